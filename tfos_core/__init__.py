@@ -1,0 +1,1 @@
+"""The engine of tfos: runs on the Spark driver and on executors."""

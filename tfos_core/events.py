@@ -1,0 +1,257 @@
+"""What a run tells about itself: one flat dataclass per event, and its JSON line.
+
+A line is `{"v": 1, "ts": <seconds since the epoch>, "event": <kind>, ...fields}`. Readers ignore kinds and fields that they do not
+know, so that a newer writer does not break an older reader.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, ClassVar
+
+__all__ = (
+    "EVENT_TYPES",
+    "ClusterReady",
+    "DriverStarted",
+    "Event",
+    "EventSink",
+    "FeedFinished",
+    "FeedProgress",
+    "NodeFailed",
+    "NodeFinished",
+    "NodeRegistered",
+    "ReservationServerStarted",
+    "ReservationWaiting",
+    "Result",
+    "ShutdownFinished",
+    "ShutdownStarted",
+    "Submitted",
+    "TensorBoardStarted",
+    "Warned",
+    "ignore",
+    "parse_line",
+    "to_line",
+)
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Base of all events."""
+
+    kind: ClassVar[str] = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submitted(Event):
+    """spark-submit is about to start."""
+
+    kind: ClassVar[str] = "submitted"
+    run_id: str
+    name: str
+    master: str
+    run_folder: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverStarted(Event):
+    """The SparkContext is there."""
+
+    kind: ClassVar[str] = "driver_started"
+    application_id: str
+    host: str
+    pid: int
+    spark_version: str
+    web_url: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReservationServerStarted(Event):
+    """The server that nodes register with listens; `expected` names every node of the plan."""
+
+    kind: ClassVar[str] = "reservation_server"
+    host: str
+    port: int
+    expected: tuple[str, ...]
+    timeout_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeRegistered(Event):
+    """A node has registered."""
+
+    kind: ClassVar[str] = "node_registered"
+    node: str
+    executor_id: int
+    host: str
+    port: int
+    pid: int
+    registered: int
+    expected: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReservationWaiting(Event):
+    """Some nodes have not registered yet; `reason` is Spark's own where it gives one."""
+
+    kind: ClassVar[str] = "reservation_waiting"
+    missing: tuple[str, ...]
+    waited_s: float
+    timeout_s: float
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterReady(Event):
+    """Every node has registered and knows the others; `addresses` maps a node to host:port."""
+
+    kind: ClassVar[str] = "cluster_ready"
+    addresses: Mapping[str, str]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorBoardStarted(Event):
+    """TensorBoard answers at `url`."""
+
+    kind: ClassVar[str] = "tensorboard"
+    node: str
+    url: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedProgress(Event):
+    """How far the feeding of one epoch has come; `rows` were consumed by the nodes."""
+
+    kind: ClassVar[str] = "feed_progress"
+    epoch: int
+    epochs: int
+    partitions_done: int
+    partitions: int
+    rows: int
+    rows_per_s: float
+    rows_per_node: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedFinished(Event):
+    """One epoch was fed; `partitions_discarded` arrived at nodes that had already ended."""
+
+    kind: ClassVar[str] = "feed_finished"
+    epoch: int
+    epochs: int
+    partitions: int
+    rows: int
+    seconds: float
+    rows_per_node: Mapping[str, int]
+    partitions_discarded: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeFinished(Event):
+    """A node's process ended well, or a serving node was stopped."""
+
+    kind: ClassVar[str] = "node_finished"
+    node: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeFailed(Event):
+    """A node ended badly; `first` marks the failure that explains the others."""
+
+    kind: ClassVar[str] = "node_failed"
+    node: str
+    host: str
+    executor_id: int
+    error: str
+    exit_code: int | None = None
+    signal: int | None = None
+    traceback: str = ""
+    last_lines: tuple[str, ...] = ()
+    lost: bool = False
+    first: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Warned(Event):
+    """Something that the user should know although the run goes on."""
+
+    kind: ClassVar[str] = "warning"
+    id: str
+    message: str
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShutdownStarted(Event):
+    """The nodes are being told to end."""
+
+    kind: ClassVar[str] = "shutdown_started"
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShutdownFinished(Event):
+    """No node is left; `seconds` since the last finishing node ended (or since the shutdown began, if later)."""
+
+    kind: ClassVar[str] = "shutdown_finished"
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result(Event):
+    """The last event of a run.
+
+    `status` is success, failed or interrupted; `timings` are seconds by phase; `first_failure` has the fields of `NodeFailed`.
+    """
+
+    kind: ClassVar[str] = "result"
+    status: str
+    exit_code: int
+    error: str = ""
+    hint: str = ""
+    first_failure: Mapping[str, Any] | None = None
+    timings: Mapping[str, float] = field(default_factory=dict)
+    rows_fed: int = 0
+    rows_per_node: Mapping[str, int] = field(default_factory=dict)
+    exports: tuple[str, ...] = ()
+
+
+EventSink = Callable[[Event], None]
+
+EVENT_TYPES: dict[str, type[Event]] = {cls.kind: cls for cls in Event.__subclasses__()}
+
+
+def ignore(event: Event) -> None:
+    """An `EventSink` for callers that do not look."""
+
+
+def to_line(event: Event, *, ts: float | None = None) -> str:
+    """The JSON line of an event, without the line end; `ts` defaults to now."""
+    head = {"v": VERSION, "ts": round(time.time() if ts is None else ts, 3), "event": event.kind}
+    return json.dumps(head | asdict(event), separators=(",", ":"))
+
+
+def parse_line(line: str) -> tuple[float, Event] | None:
+    """The time and the event of a line, or None when its kind is unknown.
+
+    Raises:
+        ValueError: the line is not JSON, or a known event lacks a field.
+    """
+    data = json.loads(line)
+    if not isinstance(data, dict):
+        raise ValueError(f"an event is a JSON object, not {type(data).__name__}")
+    cls = EVENT_TYPES.get(data.get("event", ""))
+    if cls is None:
+        return None
+    known = {f.name for f in fields(cls)}
+    values = {key: tuple(value) if isinstance(value, list) else value for key, value in data.items() if key in known}
+    try:
+        return float(data.get("ts", 0.0)), cls(**values)
+    except TypeError as exc:
+        raise ValueError(f"event {cls.kind!r} is incomplete: {exc}") from exc

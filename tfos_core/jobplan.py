@@ -1,0 +1,96 @@
+"""The resolved job that the CLI hands to the driver shim, as one JSON document.
+
+Validation is finished when a plan exists; the shim only follows it. It carries no secret values: `secrets` are names of environment
+variables of the driver.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Literal
+
+__all__ = ("DataPlan", "FunctionRef", "JobPlan")
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionRef:
+    """A function by the module it is imported from on the driver and on executors; `shown` is what the spec says."""
+
+    module: str
+    function: str
+    shown: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataPlan:
+    """What is fed in `input_mode: spark`, and what `ctx` may read in `tensorflow` mode; `path` is absolute or has a scheme."""
+
+    path: str | None = None
+    format: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    columns: tuple[str, ...] | None = None
+    input_mapping: Mapping[str, str] | None = None
+    transform: FunctionRef | None = None
+    source: FunctionRef | None = None
+    cache: Literal["none", "node"] = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobPlan:
+    """Everything the shim needs. Times are in seconds, `num_nodes` counts TensorFlow nodes (driver ps included)."""
+
+    run_id: str
+    name: str
+    run_folder: str
+    channel: str | None
+    entrypoint: FunctionRef
+    args: Mapping[str, Any] | tuple[str, ...]
+    input_mode: Literal["spark", "tensorflow"]
+    num_nodes: int
+    num_ps: int = 0
+    master_node: str | None = None
+    eval_node: bool = False
+    driver_ps_nodes: bool = False
+    release_port: bool = True
+    reservation_timeout: float = 600
+    feed_timeout: float = 600
+    num_epochs: int = 1
+    grace_secs: float = 0
+    shutdown_timeout: float = 259200
+    keras: Literal["legacy", "keras3"] = "keras3"
+    tensorboard: bool = False
+    log_dir: str | None = None
+    data: DataPlan | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    secrets: tuple[str, ...] = ()
+    detached: bool = False
+
+    def to_json(self) -> str:
+        """One JSON document with a version."""
+        return json.dumps({"v": VERSION} | asdict(self), indent=1)
+
+    @classmethod
+    def from_json(cls, text: str) -> JobPlan:
+        """Read what `to_json` wrote.
+
+        Raises:
+            ValueError: not a plan of this version.
+        """
+        data = json.loads(text)
+        if data.pop("v", None) != VERSION:
+            raise ValueError(f"the job plan is not of version {VERSION}: use the same tfos on both sides")
+        data["entrypoint"] = FunctionRef(**data["entrypoint"])
+        if isinstance(data["args"], list):
+            data["args"] = tuple(data["args"])
+        data["secrets"] = tuple(data["secrets"])
+        if data["data"] is not None:
+            plan = dict(data["data"])
+            for name in ("transform", "source"):
+                plan[name] = FunctionRef(**plan[name]) if plan[name] else None
+            plan["columns"] = tuple(plan["columns"]) if plan["columns"] is not None else None
+            data["data"] = DataPlan(**plan)
+        return cls(**{f.name: data[f.name] for f in fields(cls)})

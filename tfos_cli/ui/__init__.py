@@ -1,0 +1,1 @@
+"""Everything that reaches the user's terminal."""

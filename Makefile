@@ -1,0 +1,64 @@
+# `make demo` trains a real model on real Spark executors; `make test` checks everything. Both do all the set-up in .venv.
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-unit test-spark test-slow test-all lint format bench clean java venv-demo venv-dev
+.NOTPARALLEL:
+
+# Another activated virtual environment or pip's own settings must not reach into .venv.
+unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV __PYVENV_LAUNCHER__ PIP_USER PIP_TARGET PIP_PREFIX PIP_REQUIRE_VIRTUALENV
+
+BIN := .venv/bin
+PYTEST := $(BIN)/python -m pytest
+
+help:
+	@echo "make demo        set up .venv and train the digits model on two Spark executors"
+	@echo "make test        set up .venv; ruff, mypy, tests of the unit and spark tiers"
+	@echo "make test-unit   tests that need no Spark (seconds)"
+	@echo "make test-spark  tests on real Spark executors (minutes)"
+	@echo "make test-slow   fault injection and other long tests"
+	@echo "make test-all    all of these"
+	@echo "make lint        ruff and mypy;   make format  ruff's fixes"
+	@echo "make bench       speed of the feed against Spark alone and TensorFlowOnSpark 2.2.5"
+	@echo "make clean       remove .venv, caches and what the demo wrote"
+
+demo: java venv-demo
+	$(BIN)/tfos train jobspecs/digits_spark.yaml
+
+test: java lint venv-dev
+	$(PYTEST) tests -m "not slow"
+
+test-unit: venv-dev
+	$(PYTEST) tests/unit
+
+test-spark: java venv-dev
+	$(PYTEST) tests -m spark
+
+test-slow: java venv-dev
+	$(PYTEST) tests -m slow
+
+test-all: java lint venv-dev
+	$(PYTEST) tests
+
+lint: venv-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: venv-dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: java venv-dev
+	$(BIN)/python benchmarks/feed.py
+
+clean:
+	rm -rf .venv .venv-* build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis models spark-warehouse metastore_db derby.log
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+java:
+	@.ci/java
+
+venv-demo:
+	@.ci/venv demo
+
+venv-dev:
+	@.ci/venv dev

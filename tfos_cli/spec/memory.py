@@ -1,0 +1,37 @@
+"""How much memory an executor gets outside the JVM heap, where TensorFlow lives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tfos_cli.spec.masters import MasterKind, master_kind
+from tfos_cli.spec.model import JobSpec
+from tfos_cli.spec.values import memory_bytes
+
+__all__ = ("FORMULA", "LEAST_OVERHEAD", "OverheadChoice", "choose_overhead")
+
+LEAST_OVERHEAD = 2 << 30
+"""Bytes. A process that trains a small model with TensorFlow 2 takes 0.6 to 1 GiB; the Python workers of the feed come beside it."""
+FORMULA = "the larger of 2g and half of spark.executor_memory"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OverheadChoice:
+    """The overhead in Spark's form (`2048m`), None where the cluster manager has no such limit; and why."""
+
+    memory: str | None
+    reason: str
+
+
+def choose_overhead(spec: JobSpec) -> OverheadChoice:
+    """The overhead that is submitted: the spec's own, or computed for the managers that kill a container for memory."""
+    spark = spec.spark
+    for key in ("spark.executor.memoryOverhead", "spark.executor.memoryOverheadFactor"):
+        if key in spark.conf:
+            return OverheadChoice(memory=None, reason=f"{key} is set in spark.conf")
+    if spark.executor_memory_overhead is not None:
+        return OverheadChoice(memory=spark.executor_memory_overhead, reason="set in the spec")
+    if master_kind(spark.master) not in (MasterKind.YARN, MasterKind.KUBERNETES):
+        return OverheadChoice(memory=None, reason="no limit outside YARN and Kubernetes")
+    overhead = max(LEAST_OVERHEAD, memory_bytes(spark.executor_memory) // 2)
+    return OverheadChoice(memory=f"{-(-overhead // (1 << 20))}m", reason=FORMULA)

@@ -111,12 +111,13 @@ class RecordWriter:
                 self._status = replace(self._status, **clean | {name: changes[name] for name in _OBJECTS & changes.keys()})
                 write_status(self._folder, self._status)
 
-    def output(self, node: str, lines: Sequence[str]) -> None:
-        """Append lines that a node printed to its log."""
+    def output(self, node: str, lines: Sequence[str]) -> list[str]:
+        """Append lines that a node printed to its log, and return them without secrets."""
         clean = [self._redactor.text(line) for line in lines]
         with self._lock:
             if not self._closed:
                 self._logs.write(node, clean)
+        return clean
 
     def close(self) -> None:
         """Close the files; later events and lines are dropped. May be called twice."""

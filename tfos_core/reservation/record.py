@@ -1,0 +1,85 @@
+"""What a node tells about itself when it registers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from tfos_core.errors import ProtocolError
+from tfos_core.topology import Role
+
+__all__ = ("NodeRecord",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeRecord:
+    """One registered node.
+
+    `port` is the node's TensorFlow port, `pid` the process that owns the node on `host`, `generation` the cluster it was started
+    for (default: empty), `tb_port` the port of its TensorBoard (default: none).
+    """
+
+    executor_id: int
+    role: Role
+    index: int
+    host: str
+    port: int
+    pid: int
+    tb_port: int | None = None
+    generation: str = ""
+
+    @property
+    def name(self) -> str:
+        """`role:index`, as in `worker:0`."""
+        return f"{self.role}:{self.index}"
+
+    @property
+    def identity(self) -> str:
+        """For people: which process this is."""
+        return f"{self.name} (executor {self.executor_id}, {self.host}, port {self.port}, pid {self.pid})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON object that `from_dict` takes."""
+        return asdict(self) | {"role": str(self.role)}
+
+    @classmethod
+    def from_dict(cls, data: object) -> NodeRecord:
+        """A record out of a JSON object.
+
+        Raises:
+            ProtocolError: a field is missing, unknown, or has a value that no node can have.
+        """
+        if not isinstance(data, Mapping):
+            raise ProtocolError(f"a node record is a JSON object, not {type(data).__name__}")
+        unknown = sorted(str(key) for key in data.keys() - {field.name for field in fields(cls)})
+        if unknown:
+            raise ProtocolError(f"a node record has no field {', '.join(unknown)[:80]!r}")
+        role = data.get("role")
+        if not isinstance(role, str) or role not in set(Role):
+            raise ProtocolError(f"a node record has role {role!r:.40}, which is none of {', '.join(Role)}")
+        tb_port = None if data.get("tb_port") is None else _integer(data, "tb_port", 1, 65535)
+        return cls(
+            executor_id=_integer(data, "executor_id", 0),
+            role=Role(role),
+            index=_integer(data, "index", 0),
+            host=_text(data, "host", 1, 255),
+            port=_integer(data, "port", 0, 65535),
+            pid=_integer(data, "pid", 0),
+            tb_port=tb_port,
+            generation=_text(data, "generation", 0, 200) if "generation" in data else "",
+        )
+
+
+def _integer(data: Mapping[str, Any], name: str, least: int, most: int = 2**31 - 1) -> int:
+    value = data.get(name)
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise ProtocolError(f"a node record has {name} {value!r:.40}, which is no integer from {least} to {most}")
+    return value
+
+
+def _text(data: Mapping[str, Any], name: str, least: int, most: int) -> str:
+    value = data.get(name)
+    if not isinstance(value, str) or not least <= len(value) <= most or not value.isprintable():
+        raise ProtocolError(f"a node record has {name} {value!r:.40}, which is no text of {least} to {most} printable characters")
+    return value

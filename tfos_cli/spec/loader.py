@@ -25,8 +25,9 @@ __all__ = ("ResolvedSpec", "load_spec")
 class ResolvedSpec:
     """A spec after precedence, with what is computed from it.
 
-    `path` is the absolute path of the spec file; `provenance` maps each dotted leaf key to `default`, `file:LINE`,
-    `environment:NAME` or `flag`, and `shown` maps keys that were set to the place as messages name it (`job.yaml:7`, `--set a.b`); `unknown_environment` are `TFOS_` names that nothing reads.
+    `path` is the absolute path of the spec file. `provenance` maps each dotted leaf key to `default`, `file:LINE`,
+    `environment:NAME` or `flag`; `shown` maps keys that were set to the place as messages name it (`job.yaml:7`, `--set a.b`).
+    `unknown_environment` are `TFOS_` names that nothing reads.
     """
 
     spec: JobSpec
@@ -43,13 +44,9 @@ class ResolvedSpec:
         """The folder that paths of the spec are relative to."""
         return self.path.parent
 
-    def source_of(self, key: str) -> str:
-        """Where a dotted key was set; for a section, where its first set key was."""
-        exact = self.provenance.get(key)
-        if exact is not None:
-            return exact
-        below = [source for name, source in self.provenance.items() if name.startswith(f"{key}.") and source != "default"]
-        return below[0] if below else "default"
+    def place_of(self, key: str) -> str:
+        """Where a dotted key was set, as messages name it; `default` when it was not set."""
+        return self.shown.get(key, "default")
 
 
 def load_spec(
@@ -57,8 +54,8 @@ def load_spec(
     overrides: Sequence[str] = (),
     environ: Mapping[str, str] | None = None,
     *,
-    conf: Sequence[str] = (),
-    env_vars: Sequence[str] = (),
+    conf: Sequence[str | tuple[str, str]] = (),
+    env_vars: Sequence[str | tuple[str, str]] = (),
     master: str | None = None,
     version_of: Callable[[str], str | None] = installed_version,
 ) -> ResolvedSpec:
@@ -68,8 +65,8 @@ def load_spec(
         path: The spec file.
         overrides: `KEY=VALUE` of `--set`.
         environ: Where `TFOS_SET_*` is looked up. Default: nowhere.
-        conf: `NAME=VALUE` of `--conf`.
-        env_vars: `NAME=VALUE` of `-e`.
+        conf: `NAME=VALUE` of `--conf`, split already or not.
+        env_vars: `NAME=VALUE` of `-e`, split already or not.
         master: The value of `--master`; None when it was not given.
         version_of: How installed distributions are looked up, for `keras: auto`.
 

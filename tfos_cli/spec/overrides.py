@@ -25,6 +25,9 @@ ENVIRONMENT_NAMES = ("TFOS_HOME", "TFOS_SERVER_HOST", "TFOS_SERVER_PORT")
 FREE_KEYS = (("spark", "conf"), ("environment", "vars"), ("data", "options"))
 """Mappings with names of the user's: what follows is one key, dots and all."""
 
+Pair = str | tuple[str, str]
+"""`NAME=VALUE`, or its two parts."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
@@ -45,7 +48,7 @@ class Setting:
 
 
 def flag_settings(
-    *, sets: Sequence[str], conf: Sequence[str], env_vars: Sequence[str], master: str | None
+    *, sets: Sequence[str], conf: Sequence[Pair], env_vars: Sequence[Pair], master: str | None
 ) -> tuple[list[Setting], list[Problem]]:
     """The settings of the command line: `--master`, `--conf`, `-e`, then `--set`; later ones win."""
     settings: list[Setting] = []
@@ -54,7 +57,7 @@ def flag_settings(
         settings.append(_text_setting(("spark", "master"), master, "--master"))
     for flag, parent, entries in (("--conf", ("spark", "conf"), conf), ("-e", ("environment", "vars"), env_vars)):
         for entry in entries:
-            key, equals, value = entry.partition("=")
+            key, equals, value = entry.partition("=") if isinstance(entry, str) else (entry[0], "=", entry[1])
             if equals and key.strip():
                 settings.append(_text_setting((*parent, key.strip()), value, f"{flag} {key.strip()}"))
             else:
@@ -83,14 +86,11 @@ def environment_settings(environ: Mapping[str, str]) -> tuple[list[Setting], lis
 
 def unknown_names(environ: Mapping[str, str]) -> tuple[str, ...]:
     """Names that start with `TFOS_` and that nothing reads; mostly typing errors."""
-    return tuple(
-        sorted(
-            name
-            for name in environ
-            if (name.startswith("TFOS_") and name not in ENVIRONMENT_NAMES and not name.startswith(SET_PREFIX))
-            or name == SET_PREFIX
-        )
-    )
+    return tuple(sorted(name for name in environ if name.startswith("TFOS_") and not _is_read(name)))
+
+
+def _is_read(name: str) -> bool:
+    return name in ENVIRONMENT_NAMES or (name.startswith(SET_PREFIX) and name != SET_PREFIX)
 
 
 def split_key(key: str) -> tuple[str, ...]:

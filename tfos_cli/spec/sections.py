@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 
-from tfos_cli.spec.values import LONGEST_SECONDS, Memory, Seconds, TextMap, Texts, show_number
+from tfos_cli.spec.values import LONGEST_SECONDS, Memory, Seconds, Text, TextMap, Texts, VariableName, show_number
 
 __all__ = (
     "Data",
@@ -135,8 +135,10 @@ class Environment(Section):
         description="Python environment that travels with the job: `none`, `venv`, `conda`, or the path of a packed archive. "
         "Default `none`: executors have Python and TensorFlow.",
     )
-    vars: TextMap = Field(default_factory=dict, description="Environment variables of driver and nodes. Default {}.")
-    secrets: Texts = Field(
+    vars: dict[VariableName, Text] = Field(
+        default_factory=dict, description="Environment variables of driver and nodes. Default {}."
+    )
+    secrets: Annotated[tuple[VariableName, ...], Field(strict=False)] = Field(
         default=(),
         description="Names (only names) of environment variables whose values go to the nodes on the authenticated channel and are "
         "never printed. Default [].",

@@ -16,7 +16,9 @@ __all__ = (
     "Text",
     "TextMap",
     "Texts",
+    "VariableName",
     "expected",
+    "is_memory",
     "is_secret_name",
     "memory_bytes",
     "show_number",
@@ -25,8 +27,10 @@ __all__ = (
 MEMORY_PATTERN = r"^[1-9][0-9]{0,8}[kKmMgGtT][bB]?$"
 MEMORY_EXPECTED = "a size with a unit, such as 512m or 4g"
 LONGEST_SECONDS = 1e8
+VARIABLE_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*$"
 
-_MEMORY = re.compile(MEMORY_PATTERN)
+_MEMORY = re.compile(MEMORY_PATTERN.removesuffix("$") + r"\Z")
+_VARIABLE = re.compile(VARIABLE_PATTERN.removesuffix("$") + r"\Z")
 _UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 # The words by which Spark itself decides what to hide in its web page (spark.redaction.regex), and "credential".
 _SECRET_NAME = re.compile(r"secret|password|passwd|token|access[._-]?key|credential", re.IGNORECASE)
@@ -43,6 +47,11 @@ def memory_bytes(text: str) -> int:
     return int(digits[:-1]) * _UNITS[digits[-1]]
 
 
+def is_memory(text: str) -> bool:
+    """Whether a text is a size with a unit."""
+    return _MEMORY.match(text) is not None
+
+
 def is_secret_name(name: str) -> bool:
     """Whether a configuration key or variable of this name usually holds a secret, so that its value is not shown."""
     return _SECRET_NAME.search(name) is not None
@@ -54,8 +63,14 @@ def show_number(value: float) -> int | float:
 
 
 def _check_memory(value: object) -> object:
-    if not isinstance(value, str) or not _MEMORY.match(value):
+    if not isinstance(value, str) or not is_memory(value):
         raise expected(MEMORY_EXPECTED)
+    return value
+
+
+def _check_variable(value: object) -> object:
+    if not isinstance(value, str) or not _VARIABLE.match(value):
+        raise expected("only the name of an environment variable: letters, digits and '_', no digit first, and no '=VALUE'")
     return value
 
 
@@ -75,6 +90,9 @@ def _check_args(value: object) -> object:
 
 Memory = Annotated[str, BeforeValidator(_check_memory), Field(json_schema_extra={"pattern": MEMORY_PATTERN})]
 """A size as the JVM writes it: digits and a unit (k, m, g, t)."""
+
+VariableName = Annotated[str, BeforeValidator(_check_variable), Field(json_schema_extra={"pattern": VARIABLE_PATTERN})]
+"""The name of an environment variable."""
 
 Seconds = Annotated[float, Field(gt=0, le=LONGEST_SECONDS, allow_inf_nan=False), PlainSerializer(show_number)]
 """A duration above zero."""

@@ -1,0 +1,121 @@
+"""What is read: data, streams, and local files that travel with the job."""
+
+from __future__ import annotations
+
+import glob
+import re
+from pathlib import Path
+
+from tfos_cli.spec.checks.finding import Case, Findings
+
+__all__ = ("RULES", "local_path")
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_MAGIC = re.compile(r"[*?\[{]")
+
+
+def local_path(case: Case, text: str) -> Path | None:
+    """The file of this machine that a path of the spec names, or None for one with another scheme than `file:`."""
+    if text.startswith("file:"):
+        return case.file(re.sub(r"^file:(//(localhost)?)?(?=/|[^/])", "", text))
+    return None if _SCHEME.match(text) else case.file(text)
+
+
+def needs_rows(case: Case) -> Findings:
+    """In spark mode rows come from one place; in tensorflow mode nodes read for themselves."""
+    data, stream = case.spec.data, case.spec.stream
+    sources = [
+        name
+        for name, value in (
+            ("data.path", data.path if data else None),
+            ("data.source", data.source if data else None),
+            ("stream", stream),
+        )
+        if value is not None
+    ]
+    if case.spec.input_mode == "spark" and not sources:
+        message = "input_mode is spark, and neither data.path nor data.source nor stream says which rows Spark feeds"
+        yield case.error("data-required", "data", message, "Set data.path, or input_mode: tensorflow if nodes read for themselves.")
+    if len(sources) > 1:
+        message = f"rows come from one place, and the spec names {' and '.join(sources)}"
+        yield case.error("one-source", sources[-1], message, f"Keep one of {', '.join(sources)}.")
+    if case.spec.input_mode == "tensorflow" and data is not None:
+        for field in ("transform", "source"):
+            if getattr(data, field) is not None:
+                message = f"data.{field} runs on the driver for rows that Spark feeds, and in input_mode tensorflow it feeds none"
+                yield case.error("needs-spark-mode", f"data.{field}", message, f"Set input_mode: spark, or leave data.{field} out.")
+        for field in ("columns", "input_mapping"):
+            if getattr(data, field) is not None:
+                message = f"data.{field} is about rows that Spark feeds, and in input_mode tensorflow it does nothing"
+                yield case.warning("needs-spark-mode", f"data.{field}", message, f"Leave data.{field} out.")
+
+
+def stream_is_complete(case: Case) -> Findings:
+    """Streams are fed by Spark, and each kind needs its keys."""
+    stream = case.spec.stream
+    if stream is None:
+        return
+    if case.spec.input_mode != "spark":
+        yield case.error(
+            "stream-mode", "stream", "a stream is fed by Spark, and input_mode is tensorflow", "Set input_mode: spark."
+        )
+    needed = ("path",) if stream.source == "files" else ("host", "port")
+    for field in needed:
+        if getattr(stream, field) is None:
+            message = f"a stream of {stream.source} needs stream.{field}"
+            yield case.error("stream-incomplete", f"stream.{field}", message, f"Set stream.{field}.")
+
+
+def data_exists(case: Case) -> Findings:
+    """Local data has to be there, and on a cluster also on the other machines."""
+    data = case.spec.data
+    if data is None or data.path is None:
+        return
+    if not data.path.strip():
+        yield case.error("data-missing", "data.path", "data.path is empty", "Name a file, a folder, a glob or a URL.")
+        return
+    path = local_path(case, data.path)
+    if path is None:
+        return
+    if not _exists(path):
+        hint = "Paths are relative to the spec; write hdfs:// or another scheme for data that is not on this machine."
+        yield case.error("data-missing", "data.path", f"there is no data at {path}", hint)
+    elif case.is_shared:
+        message = f"{path} is on this machine, and executors run on others"
+        yield case.warning(
+            "data-local", "data.path", message, "Use storage that all of them see, or ignore this if they mount it too."
+        )
+
+
+def format_is_known(case: Case) -> Findings:
+    """Spark has to know how to read a path that it feeds."""
+    data = case.spec.data
+    if data is None or data.path is None or case.spec.input_mode != "spark" or case.resolved.data_format is not None:
+        return
+    message = f"the ending of {data.path!r} does not say its format"
+    yield case.error("format-unknown", "data.format", message, "Set data.format: csv, json, parquet, orc, text or tfrecord.")
+
+
+def shipped_files(case: Case) -> Findings:
+    """Files that spark-submit copies have to be there."""
+    spark = case.spec.spark
+    for field in ("jars", "py_files", "files", "archives"):
+        for text in getattr(spark, field):
+            path = local_path(case, text.partition("#")[0])
+            if path is not None and not _exists(path):
+                yield case.error("file-missing", f"spark.{field}", f"there is no file {path}", "Paths are relative to the spec.")
+
+
+def _exists(path: Path) -> bool:
+    """Whether a path, or anything that matches it as a glob, is there."""
+    try:
+        if path.exists():
+            return True
+        # Hadoop's globs know {a,b} as well, which Python's do not: take those for any name.
+        pattern = re.sub(r"\{[^{}]*\}", "*", str(path))
+        return _MAGIC.search(str(path)) is not None and bool(glob.glob(pattern))  # noqa: PTH207 - Path.glob takes no absolute pattern
+    except (OSError, ValueError, re.error):
+        return False
+
+
+RULES = (needs_rows, stream_is_complete, data_exists, format_is_known, shipped_files)

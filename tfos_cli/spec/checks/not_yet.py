@@ -1,0 +1,74 @@
+"""Keys of the spec whose feature the engine does not offer yet: refused, so that nothing is silently ignored.
+
+Delete an entry of the table when the feature is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tfos_cli.spec.checks.finding import Case, Findings
+
+__all__ = ("NOT_YET", "RULES", "NotYet")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotYet:
+    """A key, whether a spec asks for more than there is, and what that is called."""
+
+    field: str
+    is_asked: Callable[[Case], bool]
+    what: str
+    instead: str
+
+
+NOT_YET = (
+    NotYet(field="mode", is_asked=lambda case: case.spec.mode == "parallel", what="mode: parallel", instead="Use mode: cluster."),
+    NotYet(field="stream", is_asked=lambda case: case.spec.stream is not None, what="a stream", instead="Use data."),
+    NotYet(field="infer", is_asked=lambda case: case.spec.infer is not None, what="tfos infer", instead="Leave infer out."),
+    NotYet(
+        field="gpus.per_node", is_asked=lambda case: case.spec.gpus.per_node > 0, what="a GPU for nodes", instead="Set gpus: 0."
+    ),
+    NotYet(
+        field="environment.pack",
+        is_asked=lambda case: case.spec.environment.pack != "none",
+        what="shipping a Python environment",
+        instead="Install Python and TensorFlow on the executors, and set environment.pack: none.",
+    ),
+    NotYet(
+        field="restart.max_restarts",
+        is_asked=lambda case: case.spec.restart.max_restarts > 0,
+        what="restarting a job",
+        instead="Set restart.max_restarts: 0.",
+    ),
+    NotYet(
+        field="data.cache",
+        is_asked=lambda case: case.spec.data is not None and case.spec.data.cache == "node",
+        what="data.cache: node",
+        instead="Set data.cache: none.",
+    ),
+    NotYet(field="equal_steps", is_asked=lambda case: case.spec.equal_steps, what="equal_steps", instead="Set equal_steps: false."),
+    NotYet(
+        field="tensorboard.enabled",
+        is_asked=lambda case: case.spec.tensorboard.enabled,
+        what="starting TensorBoard with a job",
+        instead="Set tensorboard: false, and start TensorBoard on the folder that the program writes.",
+    ),
+    NotYet(
+        field="data.format",
+        is_asked=lambda case: case.resolved.data_format == "tfrecord" and case.spec.input_mode == "spark",
+        what="feeding TFRecord files",
+        instead="Use parquet, or input_mode: tensorflow and tf.data.TFRecordDataset.",
+    ),
+)
+
+
+def not_yet(case: Case) -> Findings:
+    """Everything of the table that the spec asks for."""
+    for entry in NOT_YET:
+        if entry.is_asked(case):
+            yield case.error("not-supported-yet", entry.field, f"{entry.what} is not supported yet", entry.instead)
+
+
+RULES = (not_yet,)

@@ -1,0 +1,92 @@
+"""Roles: do they add up, and does TensorFlow allow them in this mode."""
+
+from __future__ import annotations
+
+from tfos_cli.spec.checks.finding import Case, Findings
+from tfos_core.errors import TopologyError
+from tfos_core.topology import ClusterPlan
+
+__all__ = ("RULES", "cluster_plan")
+
+
+def cluster_plan(case: Case) -> ClusterPlan:
+    """The nodes of the spec.
+
+    Raises:
+        TopologyError: the roles do not add up.
+    """
+    spec = case.spec
+    return ClusterPlan.build(
+        spec.num_nodes,
+        num_ps=spec.num_ps,
+        master_node=spec.master_node,
+        eval_node=spec.eval_node,
+        driver_ps_nodes=spec.driver_ps_nodes,
+    )
+
+
+def add_up(case: Case) -> Findings:
+    """A node per executor, ps on the driver on top, and somebody who trains."""
+    spec = case.spec
+    try:
+        cluster_plan(case)
+    except TopologyError as exc:
+        least = (0 if spec.driver_ps_nodes else spec.num_ps) + (1 if spec.eval_node else 0) + 1
+        fix = f"Set num_executors to at least {least}, or ask for fewer other roles."
+        yield case.error("roles-add-up", "num_executors", exc.message, fix)
+
+
+def need_tensorflow_mode(case: Case) -> Findings:
+    """An evaluator and ps on the driver read for themselves."""
+    if case.spec.input_mode == "tensorflow":
+        return
+    for field, what in (("eval_node", "an evaluator"), ("driver_ps_nodes", "ps on the driver")):
+        if getattr(case.spec, field):
+            message = f"{what} needs input_mode: tensorflow" if field == "eval_node" else f"{what} need input_mode: tensorflow"
+            yield case.error("needs-tensorflow-mode", field, message, f"Set input_mode: tensorflow, or {field}: false.")
+
+
+def driver_ps_without_ps(case: Case) -> Findings:
+    """`driver_ps_nodes` alone does nothing."""
+    if case.spec.driver_ps_nodes and case.spec.num_ps == 0:
+        message = "driver_ps_nodes says where ps run, but num_ps is 0"
+        yield case.warning(
+            "driver-ps-without-ps", "driver_ps_nodes", message, "Set num_ps to 1 or more, or leave driver_ps_nodes out."
+        )
+
+
+def fed_cluster_with_ps(case: Case) -> Findings:
+    """A coordinator's dataset lives in the chief, so Spark can not feed its workers."""
+    if case.spec.input_mode == "spark" and case.spec.num_ps > 0:
+        yield case.warning(
+            "ps-in-spark-mode",
+            "num_ps",
+            "with ps, Spark's rows reach between-graph training (tf.compat.v1) only: ParameterServerStrategy reads on the chief",
+            "Use input_mode: tensorflow for ParameterServerStrategy; leave this for programs that build a graph per worker.",
+        )
+
+
+def master_role(case: Case) -> Findings:
+    """MultiWorkerMirroredStrategy does not know the role."""
+    if case.spec.master_node == "master":
+        yield case.warning(
+            "master-role",
+            "master_node",
+            "MultiWorkerMirroredStrategy refuses the role master with 'Disallowed task type'",
+            "Set master_node: chief, unless the program was written for tf.compat.v1.",
+        )
+
+
+def keras_of_many_nodes(case: Case) -> Findings:
+    """`model.fit` of Keras 3 fails under distributed strategies."""
+    choice = case.resolved.keras
+    if case.spec.keras == "auto" and choice.keras == "keras3" and case.spec.num_nodes > 1:
+        yield case.warning(
+            "keras3-on-many-nodes",
+            "keras",
+            f"nodes get Keras 3 ({choice.reason}), with which model.fit fails under MultiWorkerMirroredStrategy",
+            "Install tf_keras of TensorFlow's minor version, or set keras: keras3 for a program with its own training loop.",
+        )
+
+
+RULES = (add_up, need_tensorflow_mode, driver_ps_without_ps, fed_cluster_with_ps, master_role, keras_of_many_nodes)

@@ -1,0 +1,93 @@
+"""Memory: what Spark's JVM needs, and what TensorFlow needs outside it."""
+
+from __future__ import annotations
+
+import math
+
+from tfos_cli.spec.checks.finding import Case, Findings
+from tfos_cli.spec.masters import MasterKind
+from tfos_cli.spec.memory import FORMULA, LEAST_OVERHEAD
+from tfos_cli.spec.values import MEMORY_EXPECTED, is_memory, memory_bytes
+
+__all__ = ("RULES",)
+
+LEAST_HEAP = 450 << 20
+"""Bytes below which Spark refuses to start a driver or an executor (UnifiedMemoryManager: 1.5 times 300 MiB)."""
+SMALL_OVERHEAD = 1 << 30
+OVERHEAD_KEY = "spark.executor.memoryOverhead"
+FACTOR_KEY = "spark.executor.memoryOverheadFactor"
+
+
+def heaps(case: Case) -> Findings:
+    """Spark refuses smaller ones."""
+    for field, text in (
+        ("spark.executor_memory", case.spec.spark.executor_memory),
+        ("spark.driver_memory", case.spec.spark.driver_memory),
+    ):
+        if memory_bytes(text) < LEAST_HEAP:
+            yield case.error(
+                "memory-too-small", field, f"Spark does not start with less than 450m, and {field} is {text}", "Use 1g."
+            )
+
+
+def overhead(case: Case) -> Findings:
+    """YARN and Kubernetes kill the container of an executor that takes more than heap and overhead together."""
+    if case.kind not in (MasterKind.YARN, MasterKind.KUBERNETES):
+        return
+    field, size = _overhead(case)
+    if size is not None and size < SMALL_OVERHEAD:
+        yield case.warning(
+            "overhead-too-small",
+            field,
+            f"TensorFlow gets {size >> 20} MiB outside the JVM heap; above that the cluster kills the executor",
+            f"Leave it out for the default ({FORMULA}), or give {LEAST_OVERHEAD >> 30}g and more.",
+        )
+
+
+def overhead_set_twice(case: Case) -> Findings:
+    """The property and the spec's key are the same thing."""
+    explicit = case.spec.spark.executor_memory_overhead
+    if OVERHEAD_KEY in case.conf and explicit is not None and case.conf[OVERHEAD_KEY] != explicit:
+        message = f"{OVERHEAD_KEY} is {case.conf[OVERHEAD_KEY]}, and spark.executor_memory_overhead is {explicit}"
+        yield case.conf_error("conf-contradicts-spec", OVERHEAD_KEY, message, "Keep spark.executor_memory_overhead.")
+
+
+def python_limit(case: Case) -> Findings:
+    """Spark makes this an address space limit of its Python workers, which all children inherit."""
+    key = "spark.executor.pyspark.memory"
+    if key in case.conf:
+        message = f"{key} limits the address space of Python workers and of TensorFlow, which reserves far more than it uses"
+        yield case.warning("pyspark-memory", f"spark.conf.{key}", message, "Use spark.executor_memory_overhead instead.")
+
+
+def _overhead(case: Case) -> tuple[str, int | None]:
+    """The key that decides, and bytes; None when the value can not be read here."""
+    if OVERHEAD_KEY in case.conf:
+        text = case.conf[OVERHEAD_KEY]
+        # Without a unit Spark takes MiB.
+        size = int(text) << 20 if text.isascii() and text.isdigit() else memory_bytes(text) if is_memory(text) else None
+        return f"spark.conf.{OVERHEAD_KEY}", size
+    if FACTOR_KEY in case.conf:
+        return f"spark.conf.{FACTOR_KEY}", _by_factor(case.conf[FACTOR_KEY], memory_bytes(case.spec.spark.executor_memory))
+    chosen = case.resolved.memory_overhead.memory
+    return "spark.executor_memory_overhead", memory_bytes(chosen) if chosen else None
+
+
+def _by_factor(text: str, heap: int) -> int | None:
+    try:
+        factor = float(text)
+    except ValueError:
+        return None
+    return int(max(heap * factor, 384 << 20)) if math.isfinite(factor) else None
+
+
+def memory_properties(case: Case) -> Findings:
+    """A property that Spark can not read ends the job after submission."""
+    text = case.conf.get(OVERHEAD_KEY)
+    if text is not None and not is_memory(text) and not (text.isascii() and text.isdigit()):
+        yield case.conf_error(
+            "memory-unreadable", OVERHEAD_KEY, f"{OVERHEAD_KEY} is {text!r}, expected {MEMORY_EXPECTED}", "Use 2g."
+        )
+
+
+RULES = (heaps, overhead, overhead_set_twice, python_limit, memory_properties)

@@ -1,1 +1,33 @@
-"""The engine of tfos: runs on the Spark driver and on executors."""
+"""The engine of tfos: runs on the Spark driver and on executors.
+
+The names of the 2022 API are given here, and only here; the code lives in modules with ordinary names. Importing this package
+imports neither pyspark nor TensorFlow.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tfos_core import cluster as TFCluster
+    from tfos_core import compat, marker, reservation
+    from tfos_core import context as TFSparkNode
+    from tfos_core import node_api as TFNode
+
+__all__ = ("TFCluster", "TFNode", "TFSparkNode", "compat", "marker", "reservation")
+
+_MODULES = {
+    "TFCluster": "tfos_core.cluster",
+    "TFNode": "tfos_core.node_api",
+    "TFSparkNode": "tfos_core.context",
+    "compat": "tfos_core.compat",
+    "marker": "tfos_core.marker",
+    "reservation": "tfos_core.reservation",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(_MODULES[name])
+    raise AttributeError(f"module 'tfos_core' has no attribute {name!r}")

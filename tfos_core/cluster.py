@@ -1,0 +1,503 @@
+"""A TensorFlow cluster on Spark's executors: start, feed, shut down.
+
+    from tfos_core import TFCluster
+
+    cluster = TFCluster.run(sc, main_fun, args, num_executors=2, num_ps=0, input_mode=TFCluster.InputMode.SPARK)
+    cluster.train(rdd, num_epochs=1)
+    cluster.shutdown()
+
+The names are those of the 2022 API. What differs from it is in docs/differences.md.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tfos_core import events
+from tfos_core.cluster_report import ClusterReport
+from tfos_core.errors import (
+    ClusterStateError,
+    ConfigError,
+    FeedError,
+    InterruptedRunError,
+    NodeError,
+    NodeFailedError,
+    NodeLostError,
+    ReservationTimeoutError,
+    TfosError,
+)
+from tfos_core.launch import NodeJob, make_payload, new_cluster_config
+from tfos_core.node_table import NodeFailure, NodeTable
+from tfos_core.options import ClusterOptions
+from tfos_core.outcome import Outcome
+from tfos_core.placement import check_context, place
+from tfos_core.reservation import NodeRecord, Server
+from tfos_core.topology import ClusterPlan, InputMode
+from tfos_core.watch import FailureWatch
+
+if TYPE_CHECKING:
+    from pyspark import RDD, SparkContext
+    from pyspark.sql import DataFrame
+
+    from tfos_core.feed.coordinator import FeedCoordinator, FeedReport
+
+__all__ = ("ClusterOptions", "ClusterReport", "InputMode", "TFCluster", "run")
+
+logger = logging.getLogger(__name__)
+
+#: How often the user is told who is missing, in seconds.
+_TELL_S = 5.0
+#: Supervisors end within this after they were told, in seconds; STOP_GRACE_S is part of it.
+_GONE_S = 10.0
+
+
+def run(  # noqa: PLR0913 - the signature of the 2022 API
+    sc: SparkContext,
+    map_fun: Callable[[Any, Any], Any],
+    tf_args: Any,
+    num_executors: int,
+    num_ps: int = 0,
+    tensorboard: bool = False,
+    input_mode: InputMode = InputMode.TENSORFLOW,
+    log_dir: str | None = None,
+    driver_ps_nodes: bool = False,
+    master_node: str | None = None,
+    reservation_timeout: float = 600,
+    queues: Sequence[str] = ("input", "output", "error"),
+    eval_node: bool = False,
+    release_port: bool = True,
+    *,
+    options: ClusterOptions | None = None,
+) -> TFCluster:
+    """Start a cluster: one node per executor, each running `map_fun(tf_args, ctx)` in a process of its own.
+
+    Args:
+        map_fun: the user's function; it travels with Spark's cloudpickle.
+        tf_args: its first argument; a list also becomes `sys.argv` of the node, as in 2022.
+        num_executors: nodes in all, those of other roles and those on the driver included.
+        num_ps: parameter servers among them.
+        input_mode: `InputMode.SPARK` feeds rows through `train`; with `InputMode.TENSORFLOW` nodes read for themselves.
+        log_dir: passed on as `ctx.log_dir`.
+        master_node: `chief`, `master` or None.
+        reservation_timeout: seconds until every node must have registered.
+        queues: accepted for programs of 2022; the feed has the names `input` and `output` and no queues.
+        eval_node: one of the nodes is an evaluator.
+        release_port: accepted for programs of 2022: the node's port stays reserved either way until `ctx.release_port()`.
+        options: what the 2022 API did not have.
+
+    Raises:
+        ConfigError: arguments or Spark settings that can not work, or a function that can not be pickled.
+        TopologyError: the roles do not add up.
+        ReservationTimeoutError: executors or nodes are missing; names their roles.
+        NodeFailedError, NodeLostError: a node failed while the others started.
+        InterruptedRunError: cancelled through `options.cancellation`.
+    """
+    options = options or ClusterOptions()
+    unknown = sorted(set(queues) - {"input", "output", "error", "control"})
+    if unknown:
+        raise ConfigError(f"queues names {', '.join(unknown)}, but the feed has 'input' and 'output' only")
+    if tensorboard:
+        raise ConfigError(
+            "tensorboard=True is not supported yet", "Write summaries to a folder and run tensorboard on it yourself."
+        )
+    if driver_ps_nodes:
+        raise ConfigError("driver_ps_nodes=True is not supported yet", "Let the parameter servers run on executors.")
+    input_mode = InputMode(input_mode)
+    if eval_node and input_mode is InputMode.SPARK:
+        raise ConfigError(
+            "eval_node needs InputMode.TENSORFLOW: an evaluator reads its own data", "Drop eval_node, or the input mode."
+        )
+    plan = ClusterPlan.build(
+        num_executors, num_ps=num_ps, master_node=master_node, eval_node=eval_node, driver_ps_nodes=driver_ps_nodes
+    )
+    cluster = TFCluster(sc, plan, input_mode, options)
+    cluster._start(make_payload(map_fun, tf_args), log_dir=log_dir, timeout=reservation_timeout, release_port=release_port)
+    return cluster
+
+
+class TFCluster:
+    """A started cluster; made by `run`."""
+
+    def __init__(self, sc: SparkContext, plan: ClusterPlan, input_mode: InputMode, options: ClusterOptions) -> None:
+        self._sc = sc
+        self._plan = plan
+        self._input_mode = input_mode
+        self._options = options
+        self._emit = options.on_event
+        self._table = NodeTable(plan)
+        self._watch = FailureWatch(self._table, self._on_failure)
+        self._server: Server | None = None
+        self._job: NodeJob | None = None
+        self._feed: FeedCoordinator | None = None
+        self._error: TfosError | None = None
+        self._closed = False
+        self._report = ClusterReport()
+
+    # ---- start -------------------------------------------------------------------------------------------------------------
+
+    def _start(self, payload: bytes, *, log_dir: str | None, timeout: float, release_port: bool) -> None:
+        started = time.monotonic()
+        for warning in check_context(self._sc, self._input_mode):
+            self._emit(events.Warned(id="spark-setting", message=warning))
+        self._options.cancellation.on_request(self._on_cancel)
+        try:
+            placement = place(
+                self._sc,
+                self._plan,
+                self._input_mode,
+                timeout=timeout,
+                cancellation=self._options.cancellation,
+                on_waiting=lambda missing, waited, reason: self._emit(
+                    events.ReservationWaiting(missing=missing, waited_s=round(waited, 1), timeout_s=timeout, reason=reason)
+                ),
+            )
+            self._report.timings["executors_s"] = time.monotonic() - started
+            started = time.monotonic()
+            self._open_server(timeout)
+            assert self._server is not None  # noqa: S101 - for the type checker
+            config = new_cluster_config(
+                self._sc,
+                self._server,
+                self._options,
+                input_mode=self._input_mode,
+                timeout=timeout,
+                release_port=release_port,
+                log_dir=log_dir,
+                cores=placement.cores,
+            )
+            self._job = NodeJob(self._sc, self._plan, placement, config, payload, on_end=self._on_job_end)
+            self._job.start()
+            self._await_registration(timeout)
+            self._start_nodes()
+        except BaseException as exc:
+            self._close(f"the start failed: {exc}")
+            raise
+        self._report.timings["ready_s"] = time.monotonic() - started
+        self._emit(
+            events.ClusterReady(
+                addresses={record.name: f"{record.host}:{record.port}" for record in self._server.reservations.get()},
+                seconds=round(self._report.timings["ready_s"], 3),
+            )
+        )
+
+    def _open_server(self, timeout: float) -> None:
+        names = [slot.name for slot in self._plan.slots]
+        self._server = Server(
+            names,
+            on_message=self._on_message,
+            on_registered=self._on_registered,
+            on_disconnect=self._on_disconnect,
+            host=driver_host(self._sc),
+        )
+        if self._input_mode is InputMode.SPARK:
+            from tfos_core.feed.coordinator import FeedCoordinator
+
+            self._feed = FeedCoordinator([slot.name for slot in self._plan.fed], self._server.send, self._emit)
+        host, port = self._server.start()
+        self._emit(events.ReservationServerStarted(host=host, port=port, expected=tuple(names), timeout_s=timeout))
+
+    def _await_registration(self, timeout: float) -> None:
+        started = time.monotonic()
+        while True:
+            left = started + timeout - time.monotonic()
+            if self._table.wait(lambda: not self._table.missing() or self._error is not None, min(left, _TELL_S)):
+                break
+            missing, waited = self._table.missing(), time.monotonic() - started
+            if waited >= timeout:
+                raise ReservationTimeoutError(
+                    f"{len(missing)} of {len(self._plan.slots)} nodes did not register within {timeout:g} s: {', '.join(missing)}",
+                    "Look at the logs of the executors (tfos logs, Spark's web UI); can they reach the driver at "
+                    f"{':'.join(map(str, self._server.address)) if self._server else 'its address'}?",
+                    missing,
+                )
+            self._emit(
+                events.ReservationWaiting(
+                    missing=missing, waited_s=round(waited, 1), timeout_s=timeout, reason="the node task has not registered yet"
+                )
+            )
+        self._raise_error()
+
+    def _start_nodes(self) -> None:
+        assert self._server is not None  # noqa: S101 - for the type checker
+        records = [record.to_dict() for record in self._server.reservations.get()]
+        for slot in self._plan.slots:
+            if self._options.secrets:
+                self._server.send(slot.name, {"op": "node.secrets", "values": dict(self._options.secrets)})
+            self._server.send(slot.name, {"op": "node.start", "nodes": records})
+
+    # ---- public ------------------------------------------------------------------------------------------------------------
+
+    def train(
+        self,
+        dataRDD: RDD[Any] | DataFrame,
+        num_epochs: int = 0,
+        feed_timeout: float = 600,
+        qname: str = "input",
+        *,
+        final: bool = False,
+    ) -> FeedReport:
+        """Feed all rows to the nodes, `num_epochs` times; returns when they were consumed.
+
+        Args:
+            dataRDD: an RDD or a DataFrame.
+            num_epochs: 0 means 1 (the 2022 API silently fed 10 epochs).
+            feed_timeout: seconds without any row consumed on a node before feeding fails.
+            qname: `input`.
+            final: no further `train` follows, so that a node that can get no more rows is told so at once; otherwise nodes that
+                loop over `next_batch` learn of the end in `shutdown`.
+
+        Raises:
+            ClusterStateError: not in `InputMode.SPARK`, or after `shutdown`.
+            FeedTimeoutError, FeedError: rows could not be delivered.
+            NodeFailedError, NodeLostError: a node failed.
+        """
+        feed = self._require_feed("train", qname)
+        if num_epochs < 0:
+            raise ConfigError(f"num_epochs is {num_epochs}, but a number of epochs can not be negative", "Use 1 or more.")
+        self._raise_error()
+        try:
+            report = feed.train(self._sc, dataRDD, num_epochs=num_epochs or 1, feed_timeout=feed_timeout, final=final)
+        except TfosError as exc:
+            self._feed_failed(exc)
+            raise
+        self._report.add_feed(report)
+        return report
+
+    def inference(self, dataRDD: RDD[Any], feed_timeout: float = 600, qname: str = "input") -> RDD[Any]:
+        """A lazy RDD of one result per row, in order; run an action on it before `shutdown`.
+
+        Raises:
+            ClusterStateError: not in `InputMode.SPARK`, or after `shutdown`.
+        """
+        feed = self._require_feed("inference", qname)
+        self._raise_error()
+        return feed.inference(self._sc, dataRDD, feed_timeout=feed_timeout)
+
+    def shutdown(self, ssc: Any = None, grace_secs: float = 0, timeout: float = 259200) -> None:
+        """End the feed, wait for the nodes' functions to return, stop the serving nodes; may be called from any thread.
+
+        Args:
+            ssc: a StreamingContext (not supported yet).
+            grace_secs: an evaluator may go on for so long after the others have ended.
+            timeout: seconds until the nodes must have ended.
+
+        Raises:
+            NodeFailedError, NodeLostError: the first failure of the cluster, also of nodes that failed after the feed had ended.
+            ReservationTimeoutError: a node did not end in time.
+        """
+        if ssc is not None:
+            raise ConfigError("shutdown(ssc=...) is not supported yet", "Stop the stream first, then call shutdown().")
+        if self._closed:
+            self._raise_error()
+            return
+        self._emit(events.ShutdownStarted(reason=str(self._error) if self._error else "the job is done"))
+        if self._feed is not None and self._error is None:
+            self._feed.end_of_feed()
+        try:
+            if not self._table.wait(lambda: not self._table.unfinished() or self._error is not None, timeout):
+                left = ", ".join(self._table.unfinished())
+                self._set_error(ReservationTimeoutError(f"{left} did not end within {timeout:g} s of shutdown"))
+            elif self._error is None and grace_secs > 0:
+                self._table.wait(lambda: not self._table.evaluating() or self._error is not None, grace_secs)
+        finally:
+            self._close("the job is done")
+        self._raise_error()
+
+    def tensorboard_url(self) -> str | None:
+        """Where TensorBoard answers, or None when it was not asked for or no node advertised one."""
+        if self._server is None:
+            return None
+        ports = [(record.host, record.tb_port) for record in self._server.reservations.get() if record.tb_port]
+        return next((f"http://{host}:{port}" for host, port in ports), None)
+
+    def report(self) -> ClusterReport:
+        """Rows, exports and timings so far."""
+        failure = self._table.first_failure()
+        return self._report.copy(first_failure=None if failure is None else _failed_event(failure, first=True))
+
+    # ---- news from nodes, in the server's thread -----------------------------------------------------------------------------
+
+    def _on_registered(self, record: NodeRecord) -> None:
+        registered = self._table.registered(record.name, record.host)
+        self._emit(
+            events.NodeRegistered(
+                node=record.name,
+                executor_id=record.executor_id,
+                host=record.host,
+                port=record.port,
+                pid=record.pid,
+                registered=registered,
+                expected=len(self._plan.slots),
+            )
+        )
+
+    def _on_message(self, node: str, message: dict[str, Any]) -> None:
+        op = str(message.get("op", ""))
+        if op.startswith("feed."):
+            if self._feed is not None:
+                self._feed.handle(node, message)
+        elif op == "node.output":
+            self._on_output(node, message)
+        elif op == "node.started":
+            self._table.running(node)
+        elif op == "node.serving":
+            self._table.serving(node)
+        elif op == "node.export":
+            self._report.exports.append(str(message["path"]))
+        elif op == "node.ended":
+            self._on_node_ended(node, Outcome.from_dict(message), tuple(message["last_lines"]))
+        else:
+            logger.warning("node %s sent a message of unknown kind %r", node, op)
+
+    def _on_output(self, node: str, message: dict[str, Any]) -> None:
+        lines = list(message["lines"])
+        if message.get("dropped"):
+            lines.insert(0, f"[{message['dropped']} lines were left out here; all of them are in the executor's folder]")
+        self._options.on_output(node, lines)
+
+    def _on_node_ended(self, node: str, outcome: Outcome, last_lines: tuple[str, ...]) -> None:
+        failure = self._table.ended(node, outcome, last_lines)
+        if failure is not None:
+            self._watch.noticed(failure)
+            return
+        self._emit(events.NodeFinished(node=node, seconds=round(self._table.seconds_running(node), 3)))
+        if self._feed is not None:
+            self._feed.node_ended(node)
+
+    def _on_disconnect(self, node: str) -> None:
+        failure = self._table.disconnected(node)
+        if failure is not None and not self._closed:
+            self._watch.noticed(failure)
+
+    # ---- failures ----------------------------------------------------------------------------------------------------------
+
+    def _on_job_end(self, error: str | None) -> None:
+        """The Spark job of the node tasks ended; a failure counts when no node told a better one."""
+        if error is not None and not self._closed:
+            self._watch.job_failed(NodeLostError(f"Spark could not run the node tasks: {error}", "Look at the driver's log."))
+
+    def _on_cancel(self, reason: str) -> None:
+        self._fail(InterruptedRunError(f"the run was stopped: {reason}"))
+
+    def _on_failure(self, cause: NodeFailure | TfosError) -> None:
+        """Called once, by the watch, with what explains the failure of the cluster."""
+        if isinstance(cause, TfosError):
+            self._fail(cause)
+            return
+        if not self._closed and self._error is None:
+            self._emit(_failed_event(cause, first=True))
+        self._fail(node_error(cause))
+
+    def _feed_failed(self, exc: TfosError) -> None:
+        """A feed error may be the echo of a node's failure that is still on its way; then that one counts."""
+        if isinstance(exc, FeedError):
+            self._watch.settle()
+        if self._error is None:
+            self._fail(exc)
+        self._close(str(exc))
+        if self._error is not None and self._error is not exc:
+            raise self._error from exc
+
+    def _fail(self, error: TfosError) -> None:
+        if not self._set_error(error):
+            return
+        if self._feed is not None:
+            self._feed.abort(error)
+        self._stop_nodes(str(error))
+
+    def _set_error(self, error: TfosError) -> bool:
+        if self._error is not None or self._closed:
+            return False
+        self._error = error
+        self._table.wake()
+        return True
+
+    def _raise_error(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    # ---- end ---------------------------------------------------------------------------------------------------------------
+
+    def _stop_nodes(self, reason: str) -> None:
+        if self._server is not None:
+            self._server.broadcast({"op": "node.stop", "reason": reason})
+
+    def _close(self, reason: str) -> None:
+        """Stop every node, wait until they are gone, close the server; idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        since = max(self._closing_since(), self._table.last_finish or 0.0)
+        self._watch.close()
+        self._stop_nodes(reason)
+        if not self._table.wait(lambda: not self._table.connected(), _GONE_S):
+            logger.warning("nodes %s did not go away within %g s", ", ".join(self._table.connected()), _GONE_S)
+        if self._job is not None:
+            self._job.stop(_GONE_S)
+        if self._server is not None:
+            self._server.stop()
+        self._report.timings["shutdown_s"] = time.monotonic() - since
+        self._emit(events.ShutdownFinished(seconds=round(self._report.timings["shutdown_s"], 3)))
+
+    def _closing_since(self) -> float:
+        return self._table.last_finish or time.monotonic()
+
+    def _require_feed(self, what: str, qname: str) -> FeedCoordinator:
+        if self._feed is None:
+            raise ClusterStateError(
+                f"{what}() feeds rows, but this cluster was started with InputMode.TENSORFLOW", "Start it with InputMode.SPARK."
+            )
+        if qname != "input":
+            raise ConfigError(f"qname is {qname!r}, but rows go in at 'input' only")
+        if self._closed:
+            self._raise_error()
+            raise ClusterStateError(f"{what}() came after shutdown()", "Start a new cluster with TFCluster.run.")
+        return self._feed
+
+
+def driver_host(sc: SparkContext) -> str | None:
+    """The address that Spark itself advertises for the driver; executors reach it already."""
+    host = sc.getConf().get("spark.driver.host", None)
+    return str(host).strip("[]") if host else None
+
+
+def node_error(failure: NodeFailure) -> NodeError:
+    """The exception that tells of a failed node."""
+    outcome = failure.outcome
+    where = f"{failure.node} (executor {failure.executor_id} on {failure.host or 'an unknown host'})"
+    cls = NodeLostError if outcome.lost else NodeFailedError
+    hint = (
+        "Start the job again; nothing is wrong with the program."
+        if outcome.lost
+        else f"See tfos logs RUN_ID --node {failure.node}."
+    )
+    return cls(
+        f"{where} failed: {outcome.error}",
+        hint,
+        failure.node,
+        failure.host,
+        failure.executor_id,
+        outcome.exit_code,
+        outcome.signal,
+        outcome.traceback,
+        failure.last_lines,
+    )
+
+
+def _failed_event(failure: NodeFailure, *, first: bool) -> events.NodeFailed:
+    outcome = failure.outcome
+    return events.NodeFailed(
+        node=failure.node,
+        host=failure.host,
+        executor_id=failure.executor_id,
+        error=outcome.error,
+        exit_code=outcome.exit_code,
+        signal=outcome.signal,
+        traceback=outcome.traceback,
+        last_lines=failure.last_lines,
+        lost=outcome.lost,
+        first=first,
+    )

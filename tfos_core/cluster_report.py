@@ -1,0 +1,55 @@
+"""What a cluster did, for the result of a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from tfos_core.events import NodeFailed
+
+if TYPE_CHECKING:
+    from tfos_core.feed.coordinator import FeedReport
+
+__all__ = ("ClusterReport",)
+
+
+@dataclass(slots=True, kw_only=True)
+class ClusterReport:
+    """Grows while the cluster works.
+
+    Attributes:
+        rows_per_node: rows that each node consumed, all epochs together.
+        partitions_discarded: partitions that arrived at nodes which had already ended.
+        timings: seconds: `executors_s` until the executors were there, `ready_s` from then until every node had registered,
+            `feed_s`, `shutdown_s` from the end of the last node until nothing was left.
+        exports: paths that nodes exported to.
+        first_failure: the failure that explains the others.
+    """
+
+    rows_per_node: dict[str, int] = field(default_factory=dict)
+    partitions_discarded: int = 0
+    timings: dict[str, float] = field(default_factory=dict)
+    exports: list[str] = field(default_factory=list)
+    first_failure: NodeFailed | None = None
+
+    @property
+    def rows(self) -> int:
+        """Rows that were consumed in all."""
+        return sum(self.rows_per_node.values())
+
+    def add_feed(self, report: FeedReport) -> None:
+        """Count one `train` call."""
+        for node, rows in report.rows_per_node.items():
+            self.rows_per_node[node] = self.rows_per_node.get(node, 0) + rows
+        self.partitions_discarded += report.partitions_discarded
+        self.timings["feed_s"] = self.timings.get("feed_s", 0.0) + report.seconds
+
+    def copy(self, *, first_failure: NodeFailed | None) -> ClusterReport:
+        """As it is now."""
+        return replace(
+            self,
+            rows_per_node=dict(self.rows_per_node),
+            timings={name: round(seconds, 3) for name, seconds in self.timings.items()},
+            exports=list(self.exports),
+            first_failure=first_failure,
+        )

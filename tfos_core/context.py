@@ -1,0 +1,164 @@
+"""What the user's function gets as `ctx`: who this node is, who the others are, and its ways to data and export."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tfos_core.errors import ClusterStateError
+from tfos_core.paths import absolute_path
+from tfos_core.topology import InputMode, Role
+
+if TYPE_CHECKING:
+    from tfos_core.feed.datafeed import DataFeed
+    from tfos_core.feed.hub import FeedHub
+
+__all__ = ("TFNodeContext",)
+
+
+class TFNodeContext:
+    """One node as the user's function sees it.
+
+    Attributes:
+        executor_id: position of the node in the cluster, from 0; `worker_num` is the 2022 name of the same number.
+        job_name: `chief`, `master`, `worker`, `ps` or `evaluator`.
+        task_index: position among the nodes of the same role, from 0.
+        cluster_spec: role -> list of `host:port`.
+        num_workers: nodes that train: chief or master, and workers.
+        defaultFS: Hadoop's default file system on the driver, such as `hdfs://namenode:8020`, or `file://`.
+        working_dir: folder that relative paths of a `file://` default file system start from.
+        mgr: what `TFNode.DataFeed` takes; None when nothing is fed to this node.
+        tmp_socket: always None: the port is held by the node's supervisor and never lost (2022 kept a socket here).
+        input_mode: `InputMode.SPARK` or `InputMode.TENSORFLOW`.
+        num_epochs: how many epochs the job asks for.
+        data: the data section of the job: `path`, `format`, `options`, `columns`.
+        run_id: name of the run.
+    """
+
+    def __init__(  # noqa: PLR0913 - made in one place, from one message
+        self,
+        *,
+        executor_id: int,
+        role: Role,
+        index: int,
+        cluster_spec: Mapping[str, list[str]],
+        default_fs: str = "file://",
+        working_dir: str | None = None,
+        mgr: FeedHub | None = None,
+        input_mode: InputMode = InputMode.TENSORFLOW,
+        num_epochs: int = 1,
+        data: Mapping[str, Any] | None = None,
+        run_id: str = "",
+        log_dir: str | None = None,
+        release: Callable[[], None] = lambda: None,
+        report: Callable[[Mapping[str, Any]], None] = lambda message: None,
+    ) -> None:
+        self.executor_id = executor_id
+        self.worker_num = executor_id
+        self.job_name = str(role)
+        self.task_index = index
+        self.cluster_spec = {name: list(hosts) for name, hosts in cluster_spec.items()}
+        self.num_workers = sum(len(hosts) for name, hosts in cluster_spec.items() if Role(name).is_fed)
+        self.defaultFS = default_fs
+        self.working_dir = working_dir or str(Path.cwd())
+        self.mgr = mgr
+        self.tmp_socket = None
+        self.input_mode = input_mode
+        self.num_epochs = num_epochs
+        self.data: dict[str, Any] = dict(data or {})
+        self.run_id = run_id
+        self.log_dir = log_dir
+        self._release = release
+        self._report = report
+
+    def __repr__(self) -> str:
+        return f"TFNodeContext({self.job_name}:{self.task_index}, executor_id={self.executor_id}, cluster_spec={self.cluster_spec})"
+
+    @property
+    def is_chief(self) -> bool:
+        """Whether this node writes what is written once: the chief or master, or worker 0 when there is neither."""
+        if Role.CHIEF in self.cluster_spec or Role.MASTER in self.cluster_spec:
+            return self.job_name in (Role.CHIEF, Role.MASTER)
+        return self.job_name == Role.WORKER and self.task_index == 0
+
+    @property
+    def data_path(self) -> str | None:
+        """The `data.path` of the job, absolute or with a scheme; None when the job names none."""
+        path = self.data.get("path")
+        return None if path is None else str(path)
+
+    @property
+    def worker_index(self) -> int:
+        """Position among the nodes that train: chief or master first, then the workers; for sharding files.
+
+        Raises:
+            ClusterStateError: this node does not train (ps, evaluator).
+        """
+        if not Role(self.job_name).is_fed:
+            raise ClusterStateError(f"{self.job_name}:{self.task_index} does not train, so it has no place among the workers")
+        before = (
+            sum(len(self.cluster_spec.get(role, [])) for role in (Role.CHIEF, Role.MASTER)) if self.job_name == Role.WORKER else 0
+        )
+        return before + self.task_index
+
+    def absolute_path(self, path: str) -> str:
+        """`path` with a scheme: as given when it has one, else against the default file system (2022 rules)."""
+        return absolute_path(path, default_fs=self.defaultFS, working_dir=self.working_dir)
+
+    def get_data_feed(
+        self,
+        train_mode: bool = True,
+        qname_in: str = "input",
+        qname_out: str = "output",
+        input_mapping: Mapping[str, str] | None = None,
+    ) -> DataFeed:
+        """The rows that Spark sends to this node.
+
+        Raises:
+            ClusterStateError: nothing is fed to this node.
+        """
+        from tfos_core.feed.datafeed import DataFeed
+
+        if self.mgr is None:
+            raise ClusterStateError(
+                f"{self.job_name}:{self.task_index} gets no rows from Spark (input mode {self.input_mode})",
+                "Use input_mode spark, and read the feed on chief, master and worker nodes only.",
+            )
+        return DataFeed(self.mgr, train_mode, qname_in, qname_out, dict(input_mapping) if input_mapping else None)
+
+    def release_port(self) -> None:
+        """Free the port that is reserved for this node, so that a server that does not set SO_REUSEPORT can bind it."""
+        self._release()
+
+    def start_cluster_server(self, num_gpus: int = 1, rdma: bool = False) -> tuple[Any, Any]:
+        """Start a `tf.distribute.Server` for this node's role; returns (cluster spec, server) as in 2022.
+
+        `num_gpus` and `rdma` are accepted for programs of 2022; devices are chosen before TensorFlow starts.
+        """
+        import tensorflow as tf
+
+        self._report({"op": "node.serving"})
+        spec = tf.train.ClusterSpec(self.cluster_spec)
+        return spec, tf.distribute.Server(spec, job_name=self.job_name, task_index=self.task_index, protocol="grpc")
+
+    def export_saved_model(self, model: Any, export_dir: str, **options: Any) -> str | None:
+        """Write `model` as a SavedModel to `export_dir`, complete or not at all; returns the path on the chief, None elsewhere.
+
+        With MultiWorkerMirroredStrategy every node has to call this, because saving may gather variables from all of them; only
+        the chief's copy is kept. An existing export of the same name is replaced.
+
+        Args:
+            model: a Keras model (either Keras) or a `tf.Module`.
+            export_dir: a local path, with or without `file://`.
+            options: passed on to the function that saves (`signatures`, ...).
+
+        Raises:
+            ConfigError: `export_dir` is not on a local file system.
+        """
+        from tfos_core.export import export_saved_model
+
+        path = export_saved_model(model, self.absolute_path(export_dir), keep=self.is_chief, options=options)
+        if path is not None:
+            self._report({"op": "node.export", "path": path})
+        return path

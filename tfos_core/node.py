@@ -1,0 +1,103 @@
+"""The Spark task that starts one node on its executor."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tfos_core.errors import ChannelClosedError, ConfigError, NodeFailedError
+from tfos_core.link import Link, link_pair
+from tfos_core.node_config import ClusterConfig, NodeConfig
+from tfos_core.processes import java_ancestor, kill_orphans, start_time
+from tfos_core.topology import NodeSlot
+
+if TYPE_CHECKING:
+    from pyspark import Broadcast
+
+__all__ = ("NodeTask",)
+
+logger = logging.getLogger(__name__)
+
+#: The detaching half of the supervisor ends at once; longer means that the interpreter does not start, in seconds.
+_DETACH_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeTask:
+    """Starts the supervisor of one node, and stays until the node is ready (fed nodes) or has ended (all others).
+
+    The user's function is in a broadcast of its own, because Spark writes closures above 1 MB to disk and this one holds the
+    secret.
+    """
+
+    cluster: ClusterConfig
+    slots: tuple[NodeSlot, ...]
+    payload: Broadcast[bytes]
+
+    def __call__(self, partition: Iterator[int]) -> Iterator[str]:
+        slot = self.slots[next(partition)]
+        kill_orphans()
+        config = self._configure(slot)
+        link = self._start_supervisor(config)
+        try:
+            link.send(config.to_dict())
+            link.send_bytes(self.payload.value)
+            self._follow(link, config)
+        finally:
+            link.close()
+        yield config.name
+
+    def _configure(self, slot: NodeSlot) -> NodeConfig:
+        jvm = java_ancestor(os.getpid())
+        return NodeConfig(
+            cluster=self.cluster,
+            slot=slot,
+            jvm_pid=jvm,
+            jvm_started=start_time(jvm) if jvm else 0,
+            working_dir=str(Path.cwd()),
+            python=sys.executable,
+            python_path=os.pathsep.join(path for path in sys.path if path),
+        )
+
+    def _start_supervisor(self, config: NodeConfig) -> Link:
+        link, child_fd = link_pair()
+        log = f"tfos-{config.slot.role}-{config.slot.index}-supervisor.log"
+        try:
+            with Path(log).open("ab") as output:
+                detaching = subprocess.Popen(
+                    [config.python, "-m", "tfos_core.supervisor", str(child_fd)],
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    env=dict(os.environ) | {"PYTHONPATH": config.python_path},
+                    pass_fds=[child_fd],
+                    start_new_session=True,
+                )
+        except OSError as exc:
+            link.close()
+            raise ConfigError(f"{config.name} could not start {config.python!r} in {config.working_dir}: {exc}") from exc
+        finally:
+            os.close(child_fd)
+        if status := detaching.wait(_DETACH_TIMEOUT_S):
+            link.close()
+            raise ConfigError(
+                f"the supervisor of {config.name} ended with code {status} at its start", f"See {config.working_dir}/{log}."
+            )
+        return link
+
+    def _follow(self, link: Link, config: NodeConfig) -> None:
+        """Wait for what the supervisor says; the driver bounds the wait, because it ends the supervisor at its deadlines."""
+        try:
+            message: dict[str, Any] = link.receive()
+        except ChannelClosedError as exc:
+            raise NodeFailedError(f"the supervisor of {config.name} ended without a word", node=config.name) from exc
+        if message["op"] == "ended" and not message["ok"]:
+            raise NodeFailedError(
+                f"{config.name} failed: {message['error']}", node=config.name, remote_traceback=message.get("traceback", "")
+            )

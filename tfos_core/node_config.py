@@ -1,0 +1,79 @@
+"""What a node's supervisor is told by the node task, as one JSON message over a socket pair."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from tfos_core.settings import DEFAULT_FEED_BUDGET_BYTES
+from tfos_core.topology import InputMode, NodeSlot, Role
+
+__all__ = ("ClusterConfig", "NodeConfig")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterConfig:
+    """The same for every node of a cluster. `secret` is hidden from repr; the object travels through Spark's own channel."""
+
+    run_id: str
+    generation: str
+    server_host: str
+    server_port: int
+    secret: str = field(repr=False)
+    has_user_secrets: bool
+    input_mode: InputMode
+    reservation_timeout: float
+    release_port: bool
+    environment: Mapping[str, str]
+    keras: str | None
+    threads: int | None
+    default_fs: str
+    num_epochs: int
+    data: Mapping[str, Any]
+    log_dir: str | None
+    feed_budget_bytes: int = DEFAULT_FEED_BUDGET_BYTES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeConfig:
+    """One node: the cluster's configuration, its slot, and where its task runs."""
+
+    cluster: ClusterConfig
+    slot: NodeSlot
+    jvm_pid: int
+    jvm_started: int
+    working_dir: str
+    python: str
+    python_path: str
+
+    @property
+    def name(self) -> str:
+        """`role:index`."""
+        return self.slot.name
+
+    @property
+    def is_fed(self) -> bool:
+        """Whether Spark's rows come to this node."""
+        return self.cluster.input_mode is InputMode.SPARK and self.slot.role.is_fed
+
+    @property
+    def holds_task(self) -> bool:
+        """Whether the node's Spark task lasts as long as the node; fed nodes give the slot back to feed tasks."""
+        return not self.is_fed
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> NodeConfig:
+        """The reverse of `to_dict`, after a trip through JSON."""
+        values = {f.name: data[f.name] for f in fields(cls)}
+        cluster = dict(values["cluster"])
+        cluster["input_mode"] = InputMode(cluster["input_mode"])
+        slot = dict(values["slot"])
+        slot["role"] = Role(slot["role"])
+        values["cluster"] = ClusterConfig(**cluster)
+        values["slot"] = NodeSlot(**slot)
+        return cls(**values)

@@ -1,0 +1,50 @@
+"""The environment of a node's process; pure."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from tfos_core.node_config import NodeConfig
+from tfos_core.processes import start_time
+from tfos_core.settings import MARK_VARIABLE, SUPERVISOR_VARIABLE
+from tfos_core.topology import tf_config
+
+__all__ = ("process_environment",)
+
+#: Of Spark's Python workers, and of no use to the user's process.
+_NOT_PASSED_ON = ("PYTHON_WORKER_FACTORY_SECRET", "PYTHON_WORKER_FACTORY_SOCK_DIR", "SPARK_AUTH_SOCKET_TIMEOUT")
+
+
+def process_environment(
+    config: NodeConfig, spec: Mapping[str, list[str]], secrets: Mapping[str, str], base: Mapping[str, str]
+) -> dict[str, str]:
+    """Variables for the user's process.
+
+    What the job sets wins over what the engine sets, except for `TF_CONFIG` and the marks.
+
+    Args:
+        spec: role -> `host:port` of every node.
+        secrets: names and values that came over the control channel.
+        base: the environment of the executor's Python worker.
+    """
+    cluster, slot = config.cluster, config.slot
+    env = {name: value for name, value in base.items() if name not in _NOT_PASSED_ON}
+    env["PYTHONPATH"] = config.python_path
+    # Lines that were printed before a SIGKILL must not be lost in a buffer.
+    env["PYTHONUNBUFFERED"] = "1"
+    env["TF_GRPC_REUSE_PORT"] = "1"
+    if cluster.threads is not None:
+        # Spark sets OMP_NUM_THREADS=1 in its workers, which would leave TensorFlow on one core.
+        env["OMP_NUM_THREADS"] = str(cluster.threads)
+        env["TF_NUM_INTRAOP_THREADS"] = str(cluster.threads)
+    if cluster.keras == "legacy":
+        env["TF_USE_LEGACY_KERAS"] = "1"
+    elif cluster.keras == "keras3":
+        env.pop("TF_USE_LEGACY_KERAS", None)
+    env |= cluster.environment
+    env |= secrets
+    env["TF_CONFIG"] = tf_config(spec, slot.role, slot.index)
+    env[MARK_VARIABLE] = f"{cluster.run_id}:{cluster.generation}:{config.name}"
+    env[SUPERVISOR_VARIABLE] = f"{os.getpid()}:{start_time(os.getpid())}"
+    return env

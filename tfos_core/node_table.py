@@ -1,0 +1,154 @@
+"""What the driver knows of every node, and which failure explains the others; knows neither Spark nor sockets."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tfos_core.outcome import Outcome
+from tfos_core.topology import ClusterPlan, NodeSlot, Role
+
+__all__ = ("NodeFailure", "NodeState", "NodeTable")
+
+
+class NodeState(StrEnum):
+    """The life of a node as the driver sees it."""
+
+    EXPECTED = "expected"
+    REGISTERED = "registered"
+    RUNNING = "running"
+    ENDED = "ended"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeFailure:
+    """One failed node, with the last lines that it printed."""
+
+    node: str
+    host: str
+    executor_id: int
+    outcome: Outcome
+    last_lines: tuple[str, ...]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Node:
+    slot: NodeSlot
+    state: NodeState = NodeState.EXPECTED
+    host: str = ""
+    connected: bool = False
+    serving: bool = False
+    started: float = 0.0
+
+
+class NodeTable:
+    """Thread-safe; `wait` wakes at every change."""
+
+    def __init__(self, plan: ClusterPlan) -> None:
+        self._changed = threading.Condition()
+        self._nodes = {slot.name: _Node(slot=slot, serving=slot.role.is_serving) for slot in plan.slots}
+        self._failures: list[NodeFailure] = []
+        self._last_finish: float | None = None
+
+    # ---- changes -----------------------------------------------------------------------------------------------------------
+
+    def registered(self, name: str, host: str) -> int:
+        """A node has registered; returns how many have."""
+        with self._changed:
+            node = self._nodes[name]
+            node.state, node.host, node.connected = NodeState.REGISTERED, host, True
+            self._changed.notify_all()
+            return sum(other.state is not NodeState.EXPECTED for other in self._nodes.values())
+
+    def running(self, name: str) -> None:
+        """The node's process was started."""
+        with self._changed:
+            node = self._nodes[name]
+            if node.state is NodeState.REGISTERED:
+                node.state, node.started = NodeState.RUNNING, time.monotonic()
+            self._changed.notify_all()
+
+    def serving(self, name: str) -> None:
+        """The node started a server, so others decide when it is done."""
+        with self._changed:
+            self._nodes[name].serving = True
+            self._changed.notify_all()
+
+    def ended(self, name: str, outcome: Outcome, last_lines: tuple[str, ...] = ()) -> NodeFailure | None:
+        """The node's process ended; returns the failure when it is the first news of one from this node."""
+        with self._changed:
+            node = self._nodes[name]
+            if node.state in (NodeState.ENDED, NodeState.FAILED):
+                return None
+            self._changed.notify_all()
+            if outcome.ok:
+                node.state = NodeState.ENDED
+                self._last_finish = time.monotonic()
+                return None
+            node.state = NodeState.FAILED
+            failure = NodeFailure(
+                node=name, host=node.host, executor_id=node.slot.executor_id, outcome=outcome, last_lines=last_lines
+            )
+            self._failures.append(failure)
+            return failure
+
+    def disconnected(self, name: str) -> NodeFailure | None:
+        """The node's control channel closed; a failure when it had not ended before."""
+        with self._changed:
+            self._nodes[name].connected = False
+            self._changed.notify_all()
+            outcome = Outcome(
+                ok=False, error=f"{name} went away without a word: its supervisor, its host or the network was lost", lost=True
+            )
+            return self.ended(name, outcome)
+
+    def wake(self) -> None:
+        """Make every `wait` look again."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def wait(self, condition: Callable[[], bool], timeout: float) -> bool:
+        """Wait until `condition` holds, at most `timeout` seconds; whether it does."""
+        with self._changed:
+            return self._changed.wait_for(condition, timeout)
+
+    # ---- questions ---------------------------------------------------------------------------------------------------------
+
+    def missing(self) -> tuple[str, ...]:
+        """The nodes that have not registered."""
+        return tuple(name for name, node in self._nodes.items() if node.state is NodeState.EXPECTED)
+
+    def unfinished(self) -> tuple[str, ...]:
+        """The nodes that end by themselves and have not."""
+        open_states = (NodeState.EXPECTED, NodeState.REGISTERED, NodeState.RUNNING)
+        return tuple(name for name, node in self._nodes.items() if node.state in open_states and not node.serving)
+
+    def evaluating(self) -> tuple[str, ...]:
+        """The evaluators that still run."""
+        return tuple(
+            name for name, node in self._nodes.items() if node.slot.role is Role.EVALUATOR and node.state is NodeState.RUNNING
+        )
+
+    def connected(self) -> tuple[str, ...]:
+        """The nodes whose supervisors are still there."""
+        return tuple(name for name, node in self._nodes.items() if node.connected)
+
+    def seconds_running(self, name: str) -> float:
+        """Since the node's process was started; 0 when it was not."""
+        started = self._nodes[name].started
+        return time.monotonic() - started if started else 0.0
+
+    @property
+    def last_finish(self) -> float | None:
+        """When the latest node that ended well did, on the monotonic clock."""
+        return self._last_finish
+
+    def first_failure(self) -> NodeFailure | None:
+        """The failure that explains the others: the earliest that does not look like the consequence of another."""
+        with self._changed:
+            causes = [failure for failure in self._failures if not failure.outcome.collateral]
+            return next(iter(causes or self._failures), None)

@@ -1,0 +1,49 @@
+"""What `cluster.run` takes beyond the arguments of the 2022 API."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from tfos_core import events
+from tfos_core.cancellation import Cancellation
+from tfos_core.settings import DEFAULT_FEED_BUDGET_BYTES
+
+__all__ = ("ClusterOptions", "OutputSink")
+
+#: Called with a node's name and lines that it printed, from any thread.
+OutputSink = Callable[[str, Sequence[str]], None]
+
+
+def _drop_output(node: str, lines: Sequence[str]) -> None:
+    """For callers that do not collect the output of nodes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterOptions:
+    """Settings of one cluster; every one has a default.
+
+    Attributes:
+        run_id: name of the run in marks and messages; made up when empty.
+        on_event: called with every event, from any thread.
+        on_output: called with what nodes print, from any thread.
+        cancellation: a request on it stops whatever waits, with InterruptedRunError.
+        environment: variables for the nodes' processes; nothing secret.
+        secrets: variables that travel on the authenticated control channel only.
+        keras: `legacy` sets TF_USE_LEGACY_KERAS=1, `keras3` removes it, None leaves the environment as it is.
+        num_epochs: what `ctx.num_epochs` tells the program.
+        data: what `ctx.data` tells the program: the spec's data section.
+        feed_budget_bytes: rows waiting in a node before feeders are held back; 64 MiB by default.
+    """
+
+    run_id: str = ""
+    on_event: events.EventSink = events.ignore
+    on_output: OutputSink = _drop_output
+    cancellation: Cancellation = field(default_factory=Cancellation)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    keras: Literal["legacy", "keras3"] | None = None
+    num_epochs: int = 1
+    data: Mapping[str, Any] = field(default_factory=dict)
+    feed_budget_bytes: int = DEFAULT_FEED_BUDGET_BYTES

@@ -1,0 +1,86 @@
+"""The end of a run for people: how it ended, why, and what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tfos_cli.ui.console import Console, Style
+from tfos_cli.ui.run_view import RunView
+from tfos_core.events import Result
+
+__all__ = ("duration", "next_commands", "show", "summary")
+
+#: Lines of a traceback or of a node's last output on the screen; all of it is in the logs.
+_MOST_LINES = 30
+
+
+def show(console: Console, view: RunView) -> None:
+    """A good result on stdout; a bad one, with the first failure, on stderr."""
+    result = view.result
+    if result is None:
+        return
+    if result.status == "success":
+        for line in summary(view, result):
+            console.result(line)
+    else:
+        _show_failure(console, result)
+    for command in next_commands(view, result):
+        console.note(console.styled(command, Style.HINT))
+
+
+def summary(view: RunView, result: Result) -> list[str]:
+    """What a successful run did."""
+    lines = [f"success: {view.name} finished in {duration(result.timings.get('total', 0.0))} ({view.run_id})"]
+    if result.rows_fed:
+        nodes = ", ".join(f"{name} {rows}" for name, rows in result.rows_per_node.items())
+        lines.append(f"  rows fed   {result.rows_fed} ({nodes})")
+    lines += [f"  model      {path}" for path in result.exports]
+    phases = ", ".join(f"{name} {duration(seconds)}" for name, seconds in result.timings.items() if name != "total")
+    if phases:
+        lines.append(f"  timings    {phases}")
+    return lines
+
+
+def next_commands(view: RunView, result: Result) -> list[str]:
+    """What one would type next."""
+    commands = [f"  tfos logs {view.run_id}"]
+    failed = (result.first_failure or {}).get("node", "")
+    if failed == "driver" or (result.status == "failed" and not failed):
+        commands = [f"  tfos logs {view.run_id} --node driver"]
+    elif failed:
+        commands = [f"  tfos logs {view.run_id} --node {failed}"]
+    if view.tensorboard_url and result.status == "success":
+        commands.append(f"  TensorBoard was at {view.tensorboard_url}")
+    return [*commands, f"  tfos status {view.run_id}"]
+
+
+def duration(seconds: float) -> str:
+    """`4.2 s`, `3 min 5 s`, `2 h 10 min`."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min"
+
+
+def _show_failure(console: Console, result: Result) -> None:
+    console.error(result.error or f"the run ended with exit code {result.exit_code}", result.hint or None)
+    failure = result.first_failure
+    if failure is None:
+        return
+    if failure.get("node") != "driver":
+        console.note(f"first failure: {_place(failure)}: {failure.get('error', '')}")
+    text = str(failure.get("traceback") or "").rstrip() or "\n".join(failure.get("last_lines") or ())
+    lines = text.splitlines()
+    if len(lines) > _MOST_LINES:
+        lines = ["...", *lines[-_MOST_LINES:]]
+    for line in lines:
+        console.note(console.styled(f"  {line}", Style.DIM))
+
+
+def _place(failure: Mapping[str, Any]) -> str:
+    host = failure.get("host")
+    return f"{failure.get('node', '?')}{f' on {host}' if host else ''}"

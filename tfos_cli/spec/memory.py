@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tfos_cli.spec.masters import MasterKind, master_kind
 from tfos_cli.spec.model import JobSpec
-from tfos_cli.spec.values import memory_bytes
+from tfos_cli.spec.values import memory_bytes, property_bytes
 
 __all__ = ("FORMULA", "LEAST_OVERHEAD", "OverheadChoice", "choose_overhead")
 
@@ -33,5 +33,6 @@ def choose_overhead(spec: JobSpec) -> OverheadChoice:
         return OverheadChoice(memory=spark.executor_memory_overhead, reason="set in the spec")
     if master_kind(spark.master) not in (MasterKind.YARN, MasterKind.KUBERNETES):
         return OverheadChoice(memory=None, reason="no limit outside YARN and Kubernetes")
-    overhead = max(LEAST_OVERHEAD, memory_bytes(spark.executor_memory) // 2)
+    heap = property_bytes(spark.conf.get("spark.executor.memory", "")) or memory_bytes(spark.executor_memory)
+    overhead = max(LEAST_OVERHEAD, heap // 2)
     return OverheadChoice(memory=f"{-(-overhead // (1 << 20))}m", reason=FORMULA)

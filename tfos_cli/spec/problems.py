@@ -13,11 +13,13 @@ from tfos_cli.spec.errors import Problem
 from tfos_cli.spec.model import JobSpec
 from tfos_cli.spec.resolve import Layers, Path
 
-__all__ = ("did_you_mean", "dotted", "shown", "validation_problems")
+__all__ = ("did_you_mean", "dotted", "model_in", "shown", "validation_problems")
 
 LONGEST_SHOWN = 60
 HIDDEN = (("environment",), ("spark", "conf"), ("args",), ("data", "options"))
 """Where values may be secrets: a message says what kind of value is there, never the value."""
+
+NOT_SHOWN = "not shown"
 
 _TYPES = {
     "int_type": "a whole number",
@@ -30,13 +32,21 @@ _TYPES = {
     "dict_type": "a mapping of keys and values",
     "model_type": "a mapping of keys and values",
 }
+_SHORTHANDS: dict[tuple[int | str, ...], str] = {
+    ("gpus",): "a whole number or a mapping",
+    ("tensorboard",): "true, false or a mapping",
+}
 _LIMITS = {"greater_than": "above {gt}", "greater_than_equal": "{ge} or more", "less_than_equal": "{le} or less"}
 
 
 def validation_problems(error: ValidationError, layers: Layers, file: str) -> Iterator[Problem]:
-    """One problem per error, each where its value was set."""
-    for detail in error.errors(include_url=False):
-        yield _problem(detail, layers, file)
+    """One problem per error, each where its value was set; a key that is missing because it was misspelt is one problem."""
+    problems = [_problem(detail, layers, file) for detail in error.errors(include_url=False)]
+    hints = {problem.hint for problem in problems if problem.message.startswith("unknown key")}
+    for problem in problems:
+        is_misspelt = any(f"'{name}'" in hint for hint in hints for name in (problem.field, problem.field.rpartition(".")[2]))
+        if not (problem.message.endswith("is missing") and is_misspelt):
+            yield problem
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
@@ -58,10 +68,14 @@ def shown(value: object, path: Sequence[str | int]) -> str:
         return "a list"
     if value is None:
         return "empty"
-    if any(tuple(path[: len(hidden)]) == hidden for hidden in HIDDEN):
-        return "a value that is not shown here"
+    if _is_hidden(path):
+        return NOT_SHOWN
     text = str(value).lower() if isinstance(value, bool) else repr(value) if isinstance(value, str) else str(value)
     return text if len(text) <= LONGEST_SHOWN else text[: LONGEST_SHOWN - 3] + "..."
+
+
+def _is_hidden(path: Sequence[str | int]) -> bool:
+    return any(tuple(path[: len(hidden)]) == hidden for hidden in HIDDEN)
 
 
 def _problem(detail: ErrorDetails, layers: Layers, file: str) -> Problem:
@@ -82,16 +96,18 @@ def _problem(detail: ErrorDetails, layers: Layers, file: str) -> Problem:
 
 def _value_problem(detail: ErrorDetails, where: str, line: int | None, path: Path) -> Problem:
     field = dotted(path)
-    given = shown(detail["input"], path)
+    is_name = path[-1] == "[key]"  # pydantic's mark for a key of a free mapping that is wrong itself
+    given = repr(path[-2]) if is_name else shown(detail["input"], path)
     wanted = _expected(detail)
+    if is_name:
+        field = dotted(path[:-2])
+        message = f"{field} has the name {given}, expected {wanted}"
+    elif given == NOT_SHOWN:
+        message = f"{field} has a wrong value (not shown), expected {wanted}"
+    else:
+        message = f"{field} is {given}, expected {wanted}"
     return Problem(
-        where=where,
-        line=line,
-        field=field,
-        given=given,
-        expected=wanted,
-        message=f"{field} is {given}, expected {wanted}",
-        hint=_value_hint(detail, path),
+        where=where, line=line, field=field, given=given, expected=wanted, message=message, hint=_value_hint(detail, path)
     )
 
 
@@ -101,6 +117,8 @@ def _expected(detail: ErrorDetails) -> str:
         return str(ctx["expected"])
     if kind == "literal_error":
         return f"one of {ctx['expected']}" if " or " in str(ctx["expected"]) else str(ctx["expected"])
+    if kind == "model_type" and detail["loc"] in _SHORTHANDS:
+        return _SHORTHANDS[detail["loc"]]
     if kind in _LIMITS:
         limit = {name: int(value) if float(value).is_integer() else value for name, value in ctx.items()}
         return _LIMITS[kind].format(**limit)
@@ -113,8 +131,8 @@ def _value_hint(detail: ErrorDetails, path: Path) -> str:
         return did_you_mean(
             value, [word.strip(" '") for word in _expected(detail).removeprefix("one of").replace(" or ", ",").split(",")]
         )
-    if detail["type"] == "bool_type" and isinstance(value, str):
-        return "YAML 1.2 has no yes, no, on and off for booleans: write true or false."
+    if isinstance(value, str) and value.lower() in ("yes", "no", "on", "off") and "true" in _expected(detail):
+        return "Write true or false: yes, no, on and off are text here, as in YAML 1.2."
     if detail["type"] == "string_type" and isinstance(value, int | float):
         return "Put quotes around it."
     if detail["type"] in ("int_type", "float_type") and isinstance(value, str) and value.strip().lstrip("+-").isdigit():
@@ -145,14 +163,14 @@ def _section(path: Path) -> type[BaseModel] | None:
     model: type[BaseModel] = JobSpec
     for part in path:
         info = model.model_fields.get(str(part))
-        inner = _model_in(info.annotation) if info is not None else None
+        inner = model_in(info.annotation) if info is not None else None
         if inner is None:
             return None
         model = inner
     return model
 
 
-def _model_in(annotation: Any) -> type[BaseModel] | None:
+def model_in(annotation: Any) -> type[BaseModel] | None:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     for argument in getattr(annotation, "__args__", ()):
@@ -164,6 +182,6 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
 def _all_keys(model: type[BaseModel], prefix: tuple[str, ...]) -> Iterator[str]:
     for name, info in model.model_fields.items():
         yield ".".join((*prefix, name))
-        inner = _model_in(info.annotation)
+        inner = model_in(info.annotation)
         if inner is not None:
             yield from _all_keys(inner, (*prefix, name))

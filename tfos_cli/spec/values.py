@@ -21,6 +21,7 @@ __all__ = (
     "is_memory",
     "is_secret_name",
     "memory_bytes",
+    "property_bytes",
     "show_number",
 )
 
@@ -50,6 +51,13 @@ def memory_bytes(text: str) -> int:
 def is_memory(text: str) -> bool:
     """Whether a text is a size with a unit."""
     return _MEMORY.match(text) is not None
+
+
+def property_bytes(text: str) -> int | None:
+    """The number of bytes of a Spark property, where MiB are meant without a unit; None when it is no size."""
+    if text.isascii() and text.isdigit() and len(text) < 10:
+        return int(text) << 20
+    return memory_bytes(text) if is_memory(text) else None
 
 
 def is_secret_name(name: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tfos_cli.spec.checks.finding import Case, Findings
 from tfos_cli.spec.masters import MasterKind, local_cluster
 from tfos_cli.spec.problems import did_you_mean
-from tfos_cli.spec.values import is_secret_name, memory_bytes
+from tfos_cli.spec.values import memory_bytes
 
 __all__ = ("RULES",)
 
@@ -14,12 +14,15 @@ TWINS = {
     "spark.master": "spark.master",
     "spark.submit.deployMode": "spark.deploy_mode",
     "spark.executor.instances": "num_executors",
+}
+"""Properties that the spec has a key for, and that more than Spark depends on."""
+OVERRIDES = {
     "spark.executor.cores": "spark.executor_cores",
     "spark.executor.memory": "spark.executor_memory",
     "spark.driver.memory": "spark.driver_memory",
     "spark.yarn.queue": "spark.queue",
 }
-"""Properties that the spec has a key for, and which submission sets from that key."""
+"""Properties that win over the spec's key, as they do in Spark."""
 GPU = "spark.executor.resource.gpu.amount"
 TASK_GPU = "spark.task.resource.gpu.amount"
 
@@ -67,7 +70,8 @@ def local_cluster_size(case: Case) -> Findings:
     sizes = local_cluster(case.spec.spark.master or "")
     if sizes is None:
         return
-    wanted = (case.spec.num_executors, case.spec.spark.executor_cores, memory_bytes(case.spec.spark.executor_memory) >> 20)
+    heap = case.heap("executor").size
+    wanted = (case.spec.num_executors, case.executor_cores or 1, (heap or 0) >> 20)
     names = ("executors", "cores for each executor", "MiB for each executor")
     for have, want, name in zip(sizes, wanted, names, strict=True):
         if have < want:
@@ -77,17 +81,18 @@ def local_cluster_size(case: Case) -> Findings:
 
 
 def twins(case: Case) -> Findings:
-    """A property that contradicts the spec's own key: one of them would be ignored."""
+    """A property that contradicts the spec's own key."""
     for key, field in TWINS.items():
-        if key not in case.conf:
-            continue
-        value: object = case.spec
-        for part in field.split("."):
-            value = getattr(value, part)
-        if case.conf[key] != str(value):
+        value = case.value_of(field)
+        if key in case.conf and case.conf[key] != str(value):
             given = f"{field} is {value}" if value is not None else f"{field} is not set"
-            message = f"{key} is {case.conf[key]}, but {given}, and submission sets the property from that"
-            yield case.conf_error("conf-contradicts-spec", key, message, f"Set {field} (--set {field}={case.conf[key]}) instead.")
+            message = f"{key} is {case.conf[key]}, but {given}"
+            yield case.conf_error("conf-contradicts-spec", key, message, f"Leave the property out, and set {field}.")
+    for key, field in OVERRIDES.items():
+        value = case.value_of(field)
+        if key in case.conf and case.resolved.place_of(field) != "default" and case.conf[key] != str(value):
+            message = f"{key} is {case.conf[key]}, which wins over {field}: {value}"
+            yield case.warning("conf-overrides-spec", f"spark.conf.{key}", message, f"Keep one of them, best {field}.")
 
 
 def fixed_executors(case: Case) -> Findings:
@@ -106,7 +111,12 @@ def fixed_executors(case: Case) -> Findings:
 
 def cores(case: Case) -> Findings:
     """Slots of one executor, and of all."""
-    have, nodes = case.spec.spark.executor_cores, case.spec.num_executors
+    nodes, have = case.spec.num_executors, case.executor_cores
+    if have is None:
+        key = "spark.executor.cores"
+        message = f"{key} is {case.conf[key]!r}, expected a whole number, 1 or more"
+        yield case.conf_error("executor-cores", key, message, "Leave it out, and set spark.executor_cores.")
+        return
     wanted = _number(case.conf.get("spark.task.cpus", "1"))
     if wanted is not None and wanted > have:
         yield case.conf_error(
@@ -134,18 +144,6 @@ def gpu_amounts(case: Case) -> Findings:
     if task_amount is not None and task_amount > (amount or 0):
         message = f"a task needs {task_amount:g} GPUs, and an executor has {amount or 0:g}: no task would ever start"
         yield case.conf_error("gpu-amount", TASK_GPU, message, f"Set {GPU} to {task_amount:g} or more, or leave {TASK_GPU} out.")
-
-
-def secrets_in_conf(case: Case) -> Findings:
-    """Properties stand on the command line of spark-submit, which every user of the machine can read."""
-    for key in case.conf:
-        if is_secret_name(key) and not key.lower().endswith(("file", "path")) and case.conf[key].lower() not in ("true", "false"):
-            yield case.warning(
-                "secret-in-conf",
-                f"spark.conf.{key}",
-                f"{key} looks like a secret, and properties are visible on the command line of spark-submit",
-                "Put it into spark-defaults.conf of SPARK_CONF_DIR, readable for you only.",
-            )
 
 
 def authentication(case: Case) -> Findings:
@@ -180,6 +178,5 @@ RULES = (
     fixed_executors,
     cores,
     gpu_amounts,
-    secrets_in_conf,
     authentication,
 )

@@ -7,13 +7,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Literal
 
 from tfos_cli.spec.loader import ResolvedSpec
 from tfos_cli.spec.masters import MasterKind, is_loopback, master_kind, standalone_hosts
 from tfos_cli.spec.model import JobSpec
 from tfos_cli.spec.problems import shown
+from tfos_cli.spec.values import memory_bytes, property_bytes
 
-__all__ = ("Case", "Finding", "Findings", "Level")
+__all__ = ("Case", "Finding", "Findings", "Heap", "Level")
 
 
 class Level(StrEnum):
@@ -37,6 +39,15 @@ class Finding:
 
 
 Findings = Iterator[Finding]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heap:
+    """The key that decides, its text, and bytes; None when the text is no size."""
+
+    field: str
+    text: str
+    size: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +75,20 @@ class Case:
         return self.spec.spark.conf
 
     @property
+    def executor_cores(self) -> int | None:
+        """Cores of an executor, None when the property that decides is no number of cores."""
+        text = self.conf.get("spark.executor.cores", str(self.spec.spark.executor_cores))
+        return int(text) if text.isascii() and text.isdigit() and 0 < int(text[:9]) == int(text) else None
+
+    def heap(self, process: Literal["executor", "driver"]) -> Heap:
+        """The JVM heap of a process; a property wins over the spec's key, as it does in Spark."""
+        key = f"spark.{process}.memory"
+        if key in self.conf:
+            return Heap(field=f"spark.conf.{key}", text=self.conf[key], size=property_bytes(self.conf[key]))
+        text = str(getattr(self.spec.spark, f"{process}_memory"))
+        return Heap(field=f"spark.{process}_memory", text=text, size=memory_bytes(text))
+
+    @property
     def is_shared(self) -> bool:
         """Whether the cluster has other machines or other people's jobs."""
         if self.kind is MasterKind.STANDALONE:
@@ -73,6 +98,13 @@ class Case:
     def file(self, text: str) -> Path:
         """A path of the spec, which is relative to the spec's folder."""
         return self.resolved.folder / Path(text).expanduser()
+
+    def value_of(self, field: str) -> object:
+        """The value of a dotted key of the spec's own."""
+        value: object = self.spec
+        for part in field.split("."):
+            value = getattr(value, part, None)
+        return value
 
     def error(self, rule: str, field: str, message: str, fix: str) -> Finding:
         """A finding that can not work."""
@@ -96,7 +128,5 @@ class Case:
             return shown(self.conf[key], ()) if key in self.conf else "not set"
         if field.startswith("environment.vars."):
             return "not shown"
-        value: object = self.spec
-        for part in field.split("."):
-            value = getattr(value, part, None)
+        value = self.value_of(field)
         return shown(value.model_dump() if hasattr(value, "model_dump") else value, ())

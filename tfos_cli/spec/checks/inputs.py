@@ -7,17 +7,18 @@ import re
 from pathlib import Path
 
 from tfos_cli.spec.checks.finding import Case, Findings
+from tfos_cli.spec.masters import MasterKind
 
 __all__ = ("RULES", "local_path")
 
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 _MAGIC = re.compile(r"[*?\[{]")
 
 
 def local_path(case: Case, text: str) -> Path | None:
     """The file of this machine that a path of the spec names, or None for one with another scheme than `file:`."""
-    if text.startswith("file:"):
-        return case.file(re.sub(r"^file:(//(localhost)?)?(?=/|[^/])", "", text))
+    if text.startswith("file:/"):
+        return Path("/" + re.sub(r"^file:(//(localhost)?)?/+", "", text))
     return None if _SCHEME.match(text) else case.file(text)
 
 
@@ -75,8 +76,8 @@ def data_exists(case: Case) -> Findings:
         yield case.error("data-missing", "data.path", "data.path is empty", "Name a file, a folder, a glob or a URL.")
         return
     path = local_path(case, data.path)
-    if path is None:
-        return
+    if path is None or (data.path.startswith("/") and case.kind in (MasterKind.YARN, MasterKind.KUBERNETES)):
+        return  # an absolute path without a scheme is on the default file system there, mostly HDFS
     if not _exists(path):
         hint = "Paths are relative to the spec; write hdfs:// or another scheme for data that is not on this machine."
         yield case.error("data-missing", "data.path", f"there is no data at {path}", hint)

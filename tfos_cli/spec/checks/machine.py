@@ -76,7 +76,7 @@ def variables(case: Case) -> Findings:
             message = f"tfos sets {name} on every node: {SET_BY_TFOS[name]}"
             yield case.error("reserved-variable", field, message, f"Leave {name} out.")
         elif is_secret_name(name):
-            message = f"{name} looks like a secret, and variables are written into the run record"
+            message = f"{name} looks like a secret, and environment.vars is not for secrets"
             yield case.warning(
                 "secret-in-vars", field, message, f"Name it in environment.secrets, and export {name} before tfos runs."
             )

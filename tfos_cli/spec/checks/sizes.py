@@ -7,7 +7,7 @@ import math
 from tfos_cli.spec.checks.finding import Case, Findings
 from tfos_cli.spec.masters import MasterKind
 from tfos_cli.spec.memory import FORMULA, LEAST_OVERHEAD
-from tfos_cli.spec.values import MEMORY_EXPECTED, is_memory, memory_bytes
+from tfos_cli.spec.values import MEMORY_EXPECTED, property_bytes
 
 __all__ = ("RULES",)
 
@@ -20,14 +20,13 @@ FACTOR_KEY = "spark.executor.memoryOverheadFactor"
 
 def heaps(case: Case) -> Findings:
     """Spark refuses smaller ones."""
-    for field, text in (
-        ("spark.executor_memory", case.spec.spark.executor_memory),
-        ("spark.driver_memory", case.spec.spark.driver_memory),
-    ):
-        if memory_bytes(text) < LEAST_HEAP:
-            yield case.error(
-                "memory-too-small", field, f"Spark does not start with less than 450m, and {field} is {text}", "Use 1g."
-            )
+    for heap in (case.heap("executor"), case.heap("driver")):
+        if heap.size is None:
+            message = f"{heap.field} is {heap.text!r}, expected {MEMORY_EXPECTED}"
+            yield case.error("memory-unreadable", heap.field, message, "Use 1g.")
+        elif heap.size < LEAST_HEAP:
+            message = f"{heap.field} is {heap.text}, and Spark does not start below 450m"
+            yield case.error("memory-too-small", heap.field, message, "Use 1g.")
 
 
 def overhead(case: Case) -> Findings:
@@ -35,7 +34,9 @@ def overhead(case: Case) -> Findings:
     if case.kind not in (MasterKind.YARN, MasterKind.KUBERNETES):
         return
     field, size = _overhead(case)
-    if size is not None and size < SMALL_OVERHEAD:
+    if size is None:
+        yield case.error("memory-unreadable", field, f"{field} is no size that Spark can read", "Leave it out for the default.")
+    elif size < SMALL_OVERHEAD:
         yield case.warning(
             "overhead-too-small",
             field,
@@ -63,14 +64,11 @@ def python_limit(case: Case) -> Findings:
 def _overhead(case: Case) -> tuple[str, int | None]:
     """The key that decides, and bytes; None when the value can not be read here."""
     if OVERHEAD_KEY in case.conf:
-        text = case.conf[OVERHEAD_KEY]
-        # Without a unit Spark takes MiB.
-        size = int(text) << 20 if text.isascii() and text.isdigit() else memory_bytes(text) if is_memory(text) else None
-        return f"spark.conf.{OVERHEAD_KEY}", size
+        return f"spark.conf.{OVERHEAD_KEY}", property_bytes(case.conf[OVERHEAD_KEY])
     if FACTOR_KEY in case.conf:
-        return f"spark.conf.{FACTOR_KEY}", _by_factor(case.conf[FACTOR_KEY], memory_bytes(case.spec.spark.executor_memory))
+        return f"spark.conf.{FACTOR_KEY}", _by_factor(case.conf[FACTOR_KEY], case.heap("executor").size or 0)
     chosen = case.resolved.memory_overhead.memory
-    return "spark.executor_memory_overhead", memory_bytes(chosen) if chosen else None
+    return "spark.executor_memory_overhead", property_bytes(chosen or "")
 
 
 def _by_factor(text: str, heap: int) -> int | None:
@@ -81,13 +79,4 @@ def _by_factor(text: str, heap: int) -> int | None:
     return int(max(heap * factor, 384 << 20)) if math.isfinite(factor) else None
 
 
-def memory_properties(case: Case) -> Findings:
-    """A property that Spark can not read ends the job after submission."""
-    text = case.conf.get(OVERHEAD_KEY)
-    if text is not None and not is_memory(text) and not (text.isascii() and text.isdigit()):
-        yield case.conf_error(
-            "memory-unreadable", OVERHEAD_KEY, f"{OVERHEAD_KEY} is {text!r}, expected {MEMORY_EXPECTED}", "Use 2g."
-        )
-
-
-RULES = (heaps, overhead, overhead_set_twice, python_limit, memory_properties)
+RULES = (heaps, overhead, overhead_set_twice, python_limit)

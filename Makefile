@@ -51,7 +51,7 @@ bench: java venv-dev
 	$(BIN)/python benchmarks/feed.py
 
 clean:
-	rm -rf .venv .venv-* build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis models spark-warehouse metastore_db derby.log
+	rm -rf .venv .venv-* build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis jobspecs/models spark-warehouse metastore_db derby.log
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 java:

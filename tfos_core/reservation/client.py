@@ -121,7 +121,7 @@ class Client:
 
         Raises:
             ChannelClosedError: the server is gone, or did not take the message in time.
-            ProtocolError: the message is not JSON, is too large, or takes an op of the channel itself.
+            ReservationError: the message is not JSON, is too large, or takes an op of the channel itself.
         """
         check_user_message(message)
         self._send(message)
@@ -157,7 +157,7 @@ class Client:
             messages = list(self._inbox)
             self._inbox.clear()
             if not messages and self._ended is not None:
-                raise self._ended
+                raise _again(self._ended)
             return messages
 
     def fileno(self) -> int:
@@ -202,7 +202,7 @@ class Client:
             raise self._too_slow()
         try:
             if self._ended is not None:
-                raise self._ended
+                raise _again(self._ended)
             # Small ones in one piece; a large body is not copied.
             head = self._channel.seal(body)
             for piece in (head + body,) if len(body) < RECEIVE_BYTES else (head, body):
@@ -231,7 +231,7 @@ class Client:
             with self._changed:
                 while (found := find()) is None:
                     if self._ended is not None:
-                        raise self._ended
+                        raise _again(self._ended)
                     if not self._reading:
                         self._reading = True
                         break
@@ -252,7 +252,8 @@ class Client:
             data = self._sock.recv(RECEIVE_BYTES) if readable else b""
             if readable and not data:
                 error = ChannelClosedError(f"{self._where} closed the connection")
-            messages.extend(self._channel.receive(data))
+            for message in self._channel.receive(data):
+                messages.append(message)  # noqa: PERF402 - those before a bad frame must not be lost with it
         except (BlockingIOError, InterruptedError):
             pass
         except OSError as exc:
@@ -285,6 +286,11 @@ def _records(message: Message) -> list[NodeRecord]:
     if not isinstance(nodes, list):
         raise ProtocolError(f"the reservation server sent {message['op']!r} without a list of nodes")
     return [NodeRecord.from_dict(node) for node in nodes]
+
+
+def _again(error: ReservationError) -> ReservationError:
+    """A fresh one for each thread that hears of it, since raising writes a traceback into the error."""
+    return type(error)(error.message, error.hint)
 
 
 def _shutdown(sock: socket.socket) -> None:

@@ -26,6 +26,8 @@ logger = logging.getLogger(__name__)
 _ACCEPTS_PER_ROUND = 64
 _PAUSE_AFTER_FAILED_ACCEPT_S = 0.5
 _DRAIN_S = 1.0
+_WARNINGS_PER_PERIOD = 20
+_WARNING_PERIOD_S = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +72,8 @@ class ServerLoop:
         self._stopping = False
         self._listening = False
         self._accept_after = 0.0
+        self._warnings_since = 0.0
+        self._warnings = 0
         self._thread = threading.Thread(target=self._run, name="tfos-reservation-server", daemon=True)
 
     def start(self) -> None:
@@ -197,7 +201,7 @@ class ServerLoop:
         try:
             messages = connection.receive()
         except OSError as exc:
-            self._drop(connection, exc.strerror or str(exc), expected=True)
+            self._drop(connection, exc.strerror or str(exc), expected=not connection.node)
             return
         if messages is None:
             self._drop(connection, "it closed the connection", expected=True)
@@ -233,13 +237,24 @@ class ServerLoop:
         if connection.closed:
             return
         connection.closed = True
-        logger.log(logging.DEBUG if expected else logging.WARNING, "dropped the connection from %s: %s", connection, reason)
+        # Losing a node is always told; strangers must not be able to fill the log.
+        quiet = expected or not (connection.node or self._may_warn())
+        logger.log(logging.DEBUG if quiet else logging.WARNING, "dropped the connection from %s: %s", connection, reason)
         self._selector.unregister(connection.sock)
         self._connections.discard(connection)
         self._admission.discard(connection)
         close_quietly(connection.sock)
         if connection.channel.authenticated:
             self._handler.dropped(connection)
+
+    def _may_warn(self) -> bool:
+        now = time.monotonic()
+        if now - self._warnings_since >= _WARNING_PERIOD_S:
+            if self._warnings > _WARNINGS_PER_PERIOD:
+                logger.warning("dropped %d more connections, see the debug log", self._warnings - _WARNINGS_PER_PERIOD)
+            self._warnings_since, self._warnings = now, 0
+        self._warnings += 1
+        return self._warnings <= _WARNINGS_PER_PERIOD
 
     def _drain_wakes(self) -> None:
         with contextlib.suppress(BlockingIOError):

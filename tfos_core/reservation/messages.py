@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
-from tfos_core.errors import ProtocolError
+from tfos_core.errors import ProtocolError, ReservationError
 
-__all__ = ("MESSAGE_LIMIT_BYTES", "Message", "Op", "check_user_message", "decode_message", "encode_message")
+__all__ = ("MESSAGE_LIMIT_BYTES", "RESERVED", "Message", "Op", "check_user_message", "decode_message", "encode_message")
 
 #: The largest JSON text of one message, once a peer is authenticated.
 MESSAGE_LIMIT_BYTES = 16 * 1024 * 1024
@@ -34,24 +34,25 @@ class Op(StrEnum):
     STOPPING = "stopping"
 
 
-_RESERVED = frozenset(op.value for op in Op)
+RESERVED = frozenset(op.value for op in Op)
 
 
 def encode_message(message: Mapping[str, Any]) -> bytes:
     """The JSON text of a message.
 
     Raises:
-        ProtocolError: it has no `op`, is not JSON, or is larger than MESSAGE_LIMIT_BYTES.
+        ReservationError: it has no `op`, is not JSON, or is larger than MESSAGE_LIMIT_BYTES. (Not a ProtocolError: the mistake is
+            on this side.)
     """
     op = message.get("op")
     if not isinstance(op, str) or not op:
-        raise ProtocolError(f"a message needs an 'op' that is a text, not {op!r}")
+        raise ReservationError(f"a message needs an 'op' that is a text, not {op!r}")
     try:
         body = json.dumps(message, separators=(",", ":")).encode("ascii")
     except (TypeError, ValueError, RecursionError) as exc:
-        raise ProtocolError(f"message {op!r} can not be written as JSON: {exc}") from exc
+        raise ReservationError(f"message {op!r} can not be written as JSON: {exc}") from exc
     if len(body) > MESSAGE_LIMIT_BYTES:
-        raise ProtocolError(f"message {op!r} has {len(body)} bytes, and at most {MESSAGE_LIMIT_BYTES} are allowed")
+        raise ReservationError(f"message {op!r} has {len(body)} bytes, and at most {MESSAGE_LIMIT_BYTES} are allowed")
     return body
 
 
@@ -71,6 +72,6 @@ def decode_message(body: bytes) -> Message:
 
 
 def check_user_message(message: Mapping[str, Any]) -> None:
-    """Raise ProtocolError when a user of the channel takes an op that is the channel's own."""
-    if message.get("op") in _RESERVED:
-        raise ProtocolError(f"the op {message['op']!r} belongs to the control channel itself", "Use another name.")
+    """Raise ReservationError when a user of the channel takes an op that is the channel's own."""
+    if message.get("op") in RESERVED:
+        raise ReservationError(f"the op {message['op']!r} belongs to the control channel itself", "Use another name.")

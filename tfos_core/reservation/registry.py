@@ -24,6 +24,7 @@ class Reservations:
         self.expected = tuple(expected)
         self._changed = threading.Condition()
         self._records: dict[str, NodeRecord] = {}
+        self._by_executor: dict[int, NodeRecord] = {}
 
     def add(self, record: NodeRecord | Mapping[str, Any]) -> None:
         """Take a node in.
@@ -34,17 +35,16 @@ class Reservations:
         """
         record = record if isinstance(record, NodeRecord) else NodeRecord.from_dict(record)
         with self._changed:
-            for other in self._records.values():
-                if other.name == record.name or other.executor_id == record.executor_id:
-                    raise DuplicateNodeError(
-                        f"{record.identity} can not register: {other.identity} already did",
-                        "Node tasks are not repeated; look at the executors' logs for what started this one twice.",
-                    )
+            if other := self._records.get(record.name) or self._by_executor.get(record.executor_id):
+                raise DuplicateNodeError(
+                    f"{record.identity} can not register: {other.identity} already did",
+                    "Node tasks are not repeated; look at the executors' logs for what started this one twice.",
+                )
             if self.expected and record.name not in self.expected:
                 raise ReservationError(f"{record.identity} can not register: this cluster expects {_listed(self.expected)}")
             if len(self._records) >= self.required:
                 raise ReservationError(f"{record.identity} can not register: all {self.required} nodes already did")
-            self._records[record.name] = record
+            self._records[record.name] = self._by_executor[record.executor_id] = record
             self._changed.notify_all()
 
     def done(self) -> bool:

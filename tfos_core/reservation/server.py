@@ -25,7 +25,7 @@ from tfos_core.reservation.address import HOST_VARIABLE, PORT_VARIABLE, default_
 from tfos_core.reservation.connection import Connection
 from tfos_core.reservation.handshake import SECRET_BYTES, Right, new_secret
 from tfos_core.reservation.loop import Limits, ServerLoop
-from tfos_core.reservation.messages import Message, Op, check_user_message, encode_message
+from tfos_core.reservation.messages import RESERVED, Message, Op, check_user_message, encode_message
 from tfos_core.reservation.record import NodeRecord
 from tfos_core.reservation.registry import Reservations
 
@@ -176,7 +176,7 @@ class Server:
 
         Raises:
             ChannelClosedError: the node is not, or no longer, connected.
-            ProtocolError: the message is not JSON, is too large, or takes an op of the channel itself.
+            ReservationError: the message is not JSON, is too large, or takes an op of the channel itself.
         """
         check_user_message(message)
         body = encode_message(message)
@@ -233,10 +233,11 @@ class Server:
                     logger.info("%s asked the cluster to stop", connection)
                     self.stop_requested.set()
                     self._call(self._on_stop)
+            case op if op in RESERVED:
+                raise ProtocolError(f"it sent {op!r}, which is not for nodes to send")
             case op if not connection.node:
                 raise ProtocolError(f"it sent {op!r:.40} without being a registered node")
             case _:
-                check_user_message(message)
                 self._call(functools.partial(self._on_message, connection.node, message) if self._on_message else None)
 
     def dropped(self, connection: Connection) -> None:

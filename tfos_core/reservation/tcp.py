@@ -14,6 +14,8 @@ RECEIVE_BYTES = 256 * 1024
 
 # The kernel notices a cut network by itself: after KEEPIDLE + KEEPINTVL * KEEPCNT seconds when nothing is under way, after
 # USER_TIMEOUT when something is (without it the kernel goes on repeating for some 15 minutes). Names differ between systems.
+# The price, seen on Linux 6: a living peer that reads nothing for USER_TIMEOUT while the socket buffers are full (about 4 MB on
+# loopback) is given up as well. So both ends read promptly, and what they call for a message must not block.
 _KEEPALIVE = (("TCP_KEEPIDLE", 2), ("TCP_KEEPALIVE", 2), ("TCP_KEEPINTVL", 1), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 5_000))
 
 

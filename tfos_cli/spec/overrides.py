@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tfos_cli.spec.errors import Problem
-from tfos_cli.spec.yaml_source import Located, YamlProblem, parse_yaml
+from tfos_cli.spec.yaml_source import Located, YamlProblem, is_usable, parse_yaml
 
 __all__ = (
     "ENVIRONMENT_NAMES",
@@ -57,20 +57,24 @@ def flag_settings(
         settings.append(_text_setting(("spark", "master"), master, "--master"))
     for flag, parent, entries in (("--conf", ("spark", "conf"), conf), ("-e", ("environment", "vars"), env_vars)):
         for entry in entries:
-            key, equals, value = entry.partition("=") if isinstance(entry, str) else (entry[0], "=", entry[1])
-            if equals and key.strip():
-                settings.append(_text_setting((*parent, key.strip()), value, f"{flag} {key.strip()}"))
-            else:
+            key, equals, value = _split(entry)
+            if not equals or not key:
                 # Not quoted: a value without its name could be a password.
                 problems.append(Problem(where=flag, message=f"{flag} takes NAME=VALUE", expected="NAME=VALUE"))
+            else:
+                _parse_into(settings, problems, (*parent, key), value, Origin(provenance="flag", shown=f"{flag} {key}"))
     for entry in sets:
-        key, equals, value = entry.partition("=")
-        if not equals or not key.strip():
+        key, equals, value = _split(entry)
+        if not equals or not key:
             problems.append(Problem(where="--set", message=f"--set takes KEY=VALUE, not {key!r}", expected="KEY=VALUE"))
-            continue
-        origin = Origin(provenance="flag", shown=f"--set {key.strip()}")
-        _parse_into(settings, problems, split_key(key.strip()), value, origin)
+        else:
+            _parse_into(settings, problems, split_key(key), value, Origin(provenance="flag", shown=f"--set {key}"))
     return settings, problems
+
+
+def _split(entry: Pair) -> tuple[str, str, str]:
+    key, equals, value = entry.partition("=") if isinstance(entry, str) else (entry[0], "=", entry[1])
+    return key.strip(), equals, value
 
 
 def environment_settings(environ: Mapping[str, str]) -> tuple[list[Setting], list[Problem]]:
@@ -117,6 +121,10 @@ def _text_setting(path: tuple[str, ...], text: str, shown: str) -> Setting:
 
 def _parse_into(settings: list[Setting], problems: list[Problem], path: tuple[str, ...], text: str, origin: Origin) -> None:
     """Parse the value as YAML; a free key takes its text as it is, so that no value there needs quotes."""
+    if not is_usable(text):
+        problem = YamlProblem("it is no text that can be passed on", hint="Use UTF-8 text without NUL.")
+        problems.append(_value_problem(path, problem, origin))
+        return
     if path[:-1] in FREE_KEYS:
         settings.append(Setting(path=path, value=Located(value=text, line=1, text=text), origin=origin))
         return

@@ -85,9 +85,8 @@ def _problem(detail: ErrorDetails, layers: Layers, file: str) -> Problem:
     field = dotted(path)
     match detail["type"]:
         case "extra_forbidden":
-            return Problem(
-                where=where, line=line, field=field, given=str(path[-1]), message=f"unknown key '{field}'", hint=_key_hint(path)
-            )
+            name = field.partition("=")[0]  # NAME=VALUE written as a key may be a secret
+            return Problem(where=where, line=line, field=name, given=name, message=f"unknown key '{name}'", hint=_key_hint(path))
         case "missing":
             return Problem(where=where, line=line, field=field, message=f"the key '{field}' is missing", hint=_add_hint(path))
         case _:
@@ -97,7 +96,7 @@ def _problem(detail: ErrorDetails, layers: Layers, file: str) -> Problem:
 def _value_problem(detail: ErrorDetails, where: str, line: int | None, path: Path) -> Problem:
     field = dotted(path)
     is_name = path[-1] == "[key]"  # pydantic's mark for a key of a free mapping that is wrong itself
-    given = repr(path[-2]) if is_name else shown(detail["input"], path)
+    given = repr(str(path[-2]).partition("=")[0]) if is_name else shown(detail["input"], path)
     wanted = _expected(detail)
     if is_name:
         field = dotted(path[:-2])

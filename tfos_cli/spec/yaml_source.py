@@ -18,7 +18,7 @@ from yaml.reader import Reader
 from yaml.resolver import Resolver
 from yaml.scanner import Scanner
 
-__all__ = ("MOST_BYTES", "Located", "YamlProblem", "parse_yaml")
+__all__ = ("MOST_BYTES", "Located", "YamlProblem", "is_usable", "parse_yaml")
 
 MOST_BYTES = 1 << 20
 MOST_VALUES = 20_000
@@ -71,7 +71,8 @@ class _Loader(Reader, Scanner, Parser, Composer, Resolver):
         event = self.peek_event()  # type: ignore[no-untyped-call]
         tag = getattr(event, "tag", None)
         if tag is not None:
-            raise YamlProblem("tags are not accepted in a spec", event.start_mark.line + 1, (), f"Remove the tag {tag!r}.")
+            hint = "Remove it, or quote a text that starts with '!'."
+            raise YamlProblem("tags ('!name') are not accepted in a spec", event.start_mark.line + 1, (), hint)
         return super().compose_node(parent, index)  # type: ignore[arg-type]
 
     def resolve(self, kind: type[Node], value: str | None, implicit: object) -> str:
@@ -92,11 +93,12 @@ def parse_yaml(text: str) -> tuple[Located, tuple[YamlProblem, ...]]:
         node = yaml.compose(text, Loader=_Loader)  # type: ignore[arg-type]
     except yaml.MarkedYAMLError as exc:
         mark = exc.problem_mark or exc.context_mark
-        detail = ", ".join(part for part in (exc.context, exc.problem) if part)
+        # Without words of the text, as in "undefined alias 'x'": a password may start with a character that means something.
+        detail = re.sub(r" '[^'<][^']+'", "", ", ".join(part for part in (exc.context, exc.problem) if part))
         raise YamlProblem(f"this is not YAML: {detail}", mark.line + 1 if mark else None) from None
     except yaml.reader.ReaderError as exc:
         line = text.count("\n", 0, exc.position) + 1
-        raise YamlProblem(f"this is not YAML: the character U+{ord(str(exc.character)[:1]):04X} is not allowed", line) from None
+        raise YamlProblem(f"this is not YAML: the character U+{exc.character:04X} is not allowed", line) from None
     except RecursionError:
         raise YamlProblem(f"the values are nested more than {MOST_DEPTH} deep") from None
     if node is None:
@@ -104,6 +106,11 @@ def parse_yaml(text: str) -> tuple[Located, tuple[YamlProblem, ...]]:
     builder = _Builder()
     located = builder.build(node, (), 0)
     return located, tuple(builder.problems)
+
+
+def is_usable(text: str) -> bool:
+    """Whether a text can be an argument, a variable and a line of output: no NUL, no half of a surrogate pair."""
+    return _UNUSABLE.search(text) is None
 
 
 class _Builder:
@@ -151,7 +158,7 @@ class _Builder:
 
     def _scalar(self, node: Node, path: tuple[str | int, ...], line: int) -> Located:
         text = str(node.value)
-        if _UNUSABLE.search(text):
+        if not is_usable(text):
             self.problems.append(YamlProblem("the text has a NUL or a half of a surrogate pair", line, path, "Remove the escape."))
             text = ""
         return Located(value=_scalar_value(node.tag, text), line=line, text=text)

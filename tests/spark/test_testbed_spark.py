@@ -37,6 +37,9 @@ sc.stop()
 def submit(cluster: StandaloneCluster, script: Path, *options: str) -> str:
     environment: Mapping[str, str] = cluster.environment
     command = [str(find_spark() / "bin" / "spark-submit"), "--master", cluster.url, "--executor-memory", "512m"]
+    # Without these a barrier job that comes before its executors waits 15 s for a second look.
+    command += ["--conf", "spark.scheduler.minRegisteredResourcesRatio=1.0"]
+    command += ["--conf", "spark.scheduler.barrier.maxConcurrentTasksCheck.interval=1s"]
     done = subprocess.run([*command, *options, str(script)], env=environment, capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()

@@ -1,0 +1,60 @@
+"""The Spark that both sides run on."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+__all__ = ("MASTER", "SETTINGS", "start_spark")
+
+HERE = Path(__file__).resolve().parent
+MASTER = "local-cluster[2,1,1024]"
+SETTINGS = {
+    "spark.dynamicAllocation.enabled": "false",
+    "spark.speculation": "false",
+    "spark.locality.wait": "0s",
+    "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+    "spark.scheduler.maxRegisteredResourcesWaitingTime": "60s",
+    "spark.ui.enabled": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+
+@contextlib.contextmanager
+def start_spark() -> Iterator[Any]:
+    """A SparkSession on two executors, in a folder of its own; nothing of it stays in the pyspark package."""
+    from importlib.util import find_spec
+
+    from pyspark import SparkConf
+    from pyspark.sql import SparkSession
+
+    spec = find_spec("pyspark")
+    assert spec is not None and spec.origin is not None
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        home = Path(folder) / "spark"
+        home.mkdir()
+        # local-cluster writes $SPARK_HOME/work.
+        for entry in Path(spec.origin).parent.iterdir():
+            if entry.name not in ("work", "logs"):
+                (home / entry.name).symlink_to(entry)
+        os.environ |= {
+            "SPARK_HOME": str(home),
+            "SPARK_LOCAL_DIRS": str(Path(folder) / "local"),
+            "PYSPARK_PYTHON": sys.executable,
+            "PYTHONPATH": os.pathsep.join(filter(None, [str(HERE), os.environ.get("PYTHONPATH", "")])),
+            "TMPDIR": folder,
+        }
+        conf = SparkConf().setAll(list(SETTINGS.items()))
+        spark = SparkSession.builder.config(conf=conf).master(MASTER).getOrCreate()
+        spark.sparkContext.setLogLevel("ERROR")
+        try:
+            yield spark
+        finally:
+            spark.stop()

@@ -1,0 +1,171 @@
+"""TensorFlowOnSpark 2.2.5 as the other side: its own virtual environment, and a process in it that runs one round when told to.
+
+This file is both: `Upstream` is what the benchmarks use; run as a script by the other environment's interpreter it is the process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, Self
+
+__all__ = ("REQUIREMENTS", "Upstream", "install")
+
+HERE = Path(__file__).resolve().parent
+FOLDER = HERE.parent / ".venv-upstream"
+# pkg_resources, which 2.2.5 imports, left setuptools with release 81. The rest is what our own side runs with.
+REQUIREMENTS = ("tensorflowonspark==2.2.5", "pyspark==4.3.0", "tensorflow==2.21.0", "setuptools<81", "pandas<3", "pyarrow")
+
+
+def install() -> Path:
+    """The interpreter of the other environment, which is made when it is not there."""
+    python = FOLDER / "bin" / "python"
+    done = FOLDER / "installed.json"
+    if not (done.exists() and json.loads(done.read_text()) == list(REQUIREMENTS)):
+        print(f"installing {' '.join(REQUIREMENTS)} into {FOLDER}", file=sys.stderr)
+        subprocess.run([sys.executable, "-m", "venv", str(FOLDER)], check=True)
+        subprocess.run([str(python), "-m", "pip", "install", "--quiet", *REQUIREMENTS], check=True)
+        done.write_text(json.dumps(REQUIREMENTS))
+    return python
+
+
+class Upstream:
+    """The process in the other environment; a context manager.
+
+    It answers one line for each line it is sent. Between them it is idle, so that its rounds can alternate with ours.
+    """
+
+    def __init__(self, mode: str, *arguments: str) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="upstream-")
+        environment = {key: value for key, value in os.environ.items() if not key.startswith(("SPARK_", "PYSPARK_", "TFOS_"))}
+        python = install()
+        self._process = subprocess.Popen(
+            [str(python), str(HERE / "upstream.py"), mode, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=(Path(self._folder.name) / "stderr").open("wb"),
+            text=True,
+            cwd=self._folder.name,
+            env=environment | {"PYTHONPATH": str(HERE), "PYSPARK_PYTHON": str(python)},
+            start_new_session=True,
+        )
+        self._answer()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(OSError):
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(60)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, 9)
+        self._process.wait()
+        self._folder.cleanup()
+
+    def round(self) -> Any:
+        """Run one round over there."""
+        assert self._process.stdin is not None
+        self._process.stdin.write("round\n")
+        self._process.stdin.flush()
+        return self._answer()
+
+    def _answer(self) -> Any:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            errors = (Path(self._folder.name) / "stderr").read_text(errors="replace")
+            raise RuntimeError(f"the upstream side ended:\n{errors[-4000:]}")
+        return json.loads(line)
+
+
+def consume(args: Any, ctx: Any) -> None:
+    """The function that upstream runs on a node: takes rows and forgets them."""
+    from tensorflowonspark import TFNode  # type: ignore[import-not-found]
+
+    feed = TFNode.DataFeed(ctx.mgr, True)
+    while not feed.should_stop():
+        feed.next_batch(args["batch_size"])
+
+
+def end_at_once(args: Any, ctx: Any) -> None:
+    """A node whose work is done when it starts."""
+
+
+def _serve() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("mode", choices=["feed", "lifecycle"])
+    parser.add_argument("--shape", default="")
+    parser.add_argument("--rows", type=int, default=0)
+    parser.add_argument("--partitions", type=int, default=4)
+    parser.add_argument("--batch-size", type=int, default=100)
+    options = parser.parse_args()
+    # Spark and TensorFlow print; our answers have stdout to themselves.
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    # By name, so that executors import it instead of unpickling a copy of __main__.
+    import upstream
+
+    rounds = upstream.serve_feed(options) if options.mode == "feed" else upstream.serve_lifecycle(options)
+    for answer in rounds:
+        print(json.dumps(answer), file=answers)
+
+
+def _context() -> Any:
+    from pyspark import SparkConf
+    from pyspark.sql import SparkSession
+    from session import SETTINGS
+
+    # Its nodes are numbered by executor only if each executor has one core, and it keeps one feed task per executor.
+    return (
+        SparkSession.builder.config(conf=SparkConf().setAll(list(SETTINGS.items()))).master("local-cluster[2,1,1024]").getOrCreate()
+    )
+
+
+def serve_feed(options: argparse.Namespace) -> Any:
+    """Seconds of one `train` call for each line of stdin; the first answer says that it is ready."""
+    from shapes import SHAPES, build
+    from tensorflowonspark import TFCluster
+
+    spark = _context()
+    shape = next(shape for shape in SHAPES if shape.name == options.shape)
+    data = build(spark, shape, options.rows, options.partitions)
+    args = {"batch_size": options.batch_size}
+    cluster = TFCluster.run(spark.sparkContext, consume, args, 2, 0, input_mode=TFCluster.InputMode.SPARK)
+    yield {"ready": True}
+    for _ in sys.stdin:
+        started = time.perf_counter()
+        cluster.train(data.rdd if shape.is_dataframe else data, num_epochs=1)
+        yield {"seconds": time.perf_counter() - started}
+    cluster.shutdown()
+    spark.stop()
+
+
+def serve_lifecycle(options: argparse.Namespace) -> Any:
+    """Seconds of `run` and of `shutdown` on executors that are up, for each line of stdin."""
+    from tensorflowonspark import TFCluster
+
+    spark = _context()
+    sc = spark.sparkContext
+    sc.parallelize(range(2), 2).count()
+    yield {"ready": True}
+    for _ in sys.stdin:
+        started = time.perf_counter()
+        cluster = TFCluster.run(sc, end_at_once, {}, 2, 0, input_mode=TFCluster.InputMode.SPARK)
+        ready = time.perf_counter()
+        cluster.shutdown()
+        yield {"start_s": ready - started, "shutdown_s": time.perf_counter() - ready}
+    spark.stop()
+
+
+if __name__ == "__main__":
+    _serve()

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tfos_cli.ui import outcome
-from tfos_cli.ui.console import Console, Style, Verbosity
+from tfos_cli.ui.console import Console, Verbosity
 from tfos_cli.ui.progress import is_first_node, is_worth_showing, printable
 from tfos_cli.ui.run_view import FeedView, NodePhase, NodeView, Phase, RunView
 from tfos_core import events
@@ -42,8 +42,7 @@ class Board:
         self._drawn = 0.0
 
     def start(self, view: RunView) -> None:
-        """The run id stays on the screen above the board."""
-        self._console.note(f"run {self._console.styled(view.run_id, Style.BOLD)}")
+        """Draw the empty board."""
         self._live.start()
         self._draw(view, time.time())
 

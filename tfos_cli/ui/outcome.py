@@ -31,12 +31,14 @@ def show(console: Console, view: RunView) -> None:
 
 def summary(view: RunView, result: Result) -> list[str]:
     """What a successful run did."""
-    lines = [f"success: {view.name} finished in {duration(result.timings.get('total', 0.0))} ({view.run_id})"]
+    lines = [f"success: {view.name} finished in {duration(result.timings.get('total_s', 0.0))} ({view.run_id})"]
     if result.rows_fed:
         nodes = ", ".join(f"{name} {rows}" for name, rows in result.rows_per_node.items())
         lines.append(f"  rows fed   {result.rows_fed} ({nodes})")
     lines += [f"  model      {path}" for path in result.exports]
-    phases = ", ".join(f"{name} {duration(seconds)}" for name, seconds in result.timings.items() if name != "total")
+    phases = ", ".join(
+        f"{name.removesuffix('_s')} {duration(seconds)}" for name, seconds in result.timings.items() if name != "total_s"
+    )
     if phases:
         lines.append(f"  timings    {phases}")
     return lines

@@ -6,12 +6,22 @@ import re
 from typing import Protocol
 
 from tfos_cli.ui import outcome
-from tfos_cli.ui.console import Console, Style, Verbosity
+from tfos_cli.ui.console import Console, Verbosity
 from tfos_cli.ui.run_view import RunView
 from tfos_core import events
 from tfos_core.topology import Role
 
-__all__ = ("JsonLines", "PlainLines", "Renderer", "choose_renderer", "is_first_node", "is_worth_showing", "plain_line", "printable")
+__all__ = (
+    "JsonLines",
+    "PlainLines",
+    "Renderer",
+    "Silent",
+    "choose_renderer",
+    "is_first_node",
+    "is_worth_showing",
+    "plain_line",
+    "printable",
+)
 
 #: Between two lines about the same feed; a log of a night has to stay readable.
 _FEED_EVERY_S = 10.0
@@ -95,6 +105,31 @@ class JsonLines:
         """The last event said it."""
 
 
+class Silent:
+    """Shows nothing: nobody is there to read it."""
+
+    def start(self, view: RunView) -> None:
+        """Nothing."""
+
+    def on_event(self, line: str, ts: float, event: events.Event | None, view: RunView) -> None:
+        """Nothing."""
+
+    def on_driver_line(self, stream: str, line: str) -> None:
+        """Nothing."""
+
+    def on_node_lines(self, node: str, lines: list[str]) -> None:
+        """Nothing."""
+
+    def say(self, text: str) -> None:
+        """Nothing."""
+
+    def tick(self, view: RunView, now: float) -> None:
+        """Nothing."""
+
+    def finish(self, view: RunView) -> None:
+        """Nothing."""
+
+
 class PlainLines:
     """One line per thing that happened, on stderr; the user's own output and the result on stdout."""
 
@@ -103,8 +138,7 @@ class PlainLines:
         self._feed_shown = 0.0
 
     def start(self, view: RunView) -> None:
-        """The run id is the first thing that anybody reads."""
-        self._console.note(f"run {self._console.styled(view.run_id, Style.BOLD)}")
+        """The first event says it."""
 
     def on_event(self, line: str, ts: float, event: events.Event | None, view: RunView) -> None:
         """Say what happened; progress of a feed at most every ten seconds."""

@@ -87,6 +87,7 @@ class Job:
         self._progress = _Progress()
         self._spark: Any = None
         self._lost = False
+        self._stop_reason: str | None = None
         self._timer: threading.Timer | None = None
         self._reported = threading.Event()
 
@@ -107,6 +108,7 @@ class Job:
     def stop(self, reason: str) -> None:
         """Shut the cluster down and end the job; bounded, also when something hangs."""
         with self._lock:
+            self._stop_reason = self._stop_reason or reason
             started = self._spark is not None
             known = self._timer is not None or self._progress.finished
         if known:
@@ -156,7 +158,7 @@ class Job:
             ) from exc
         with self._lock:
             self._spark = spark
-            self._progress.timings["spark"] = round(time.monotonic() - begun, 3)
+            self._progress.timings["spark_s"] = round(time.monotonic() - begun, 3)
         sc = spark.sparkContext
         self._record.update(state=RunState.RUNNING, application_id=str(sc.applicationId))
         self.emit(
@@ -177,7 +179,7 @@ class Job:
         mode = InputMode(plan.input_mode)
         data = usercode.load_data(self._spark, plan.data, args) if mode is InputMode.SPARK and plan.data is not None else None
         self._cancellation.check()
-        begun = self._mark("load", begun)
+        self._mark("load_s", begun)
         cluster = self._engine.run_cluster(
             self._spark.sparkContext,
             function,
@@ -194,20 +196,19 @@ class Job:
             release_port=plan.release_port,
             options=self._options(),
         )
-        begun = self._mark("start_up", begun)
         try:
             if data is not None:
                 cluster.train(data, plan.num_epochs, plan.feed_timeout, final=True)
-                begun = self._mark("feed", begun)
         except (Exception, KeyboardInterrupt) as exc:
             self._shut_down_after(cluster, exc)
             raise
         finally:
             self._collect(cluster)
+        begun = time.monotonic()
         try:
             cluster.shutdown(grace_secs=plan.grace_secs, timeout=plan.shutdown_timeout)
         finally:
-            self._mark("finish", begun)
+            self._mark("finish_s", begun)
             self._collect(cluster)
 
     def _shut_down_after(self, cluster: Any, error: BaseException) -> None:
@@ -250,11 +251,11 @@ class Job:
         """What really ended the job: a dead driver and a request to stop make other errors appear."""
         if error is None:
             return None
+        if self._stop_reason is not None:
+            # also when the JVM died since: a stop that comes early ends it with a signal
+            return InterruptedRunError(f"the run was stopped: {self._stop_reason}")
         if self._lost:
             return self._lost_error()
-        reason = self._cancellation.reason
-        if reason is not None and not isinstance(error, InterruptedRunError):
-            return InterruptedRunError(f"the run was stopped: {reason}")
         return error
 
     def _finish(self, error: BaseException | None) -> ExitCode:
@@ -283,7 +284,7 @@ class Job:
             error="" if error is None else _sentence(error),
             hint=_hint(error, code),
             first_failure=failure,
-            timings=progress.timings | {"total": total},
+            timings=progress.timings | {"total_s": total},
             rows_fed=progress.rows_fed,
             rows_per_node=progress.rows_per_node,
             exports=progress.exports,
@@ -332,11 +333,9 @@ class Job:
             self._progress.rows_fed = max(self._progress.rows_fed, event.rows)
             self._progress.rows_per_node = dict(event.rows_per_node)
 
-    def _mark(self, phase: str, begun: float) -> float:
-        now = time.monotonic()
+    def _mark(self, phase: str, begun: float) -> None:
         with self._lock:
-            self._progress.timings[phase] = round(now - begun, 3)
-        return now
+            self._progress.timings[phase] = round(time.monotonic() - begun, 3)
 
     def _lost_error(self) -> DriverLostError:
         return DriverLostError(

@@ -1,0 +1,78 @@
+"""`tfos logs`: what the nodes of a run have printed."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+
+import click
+
+from tfos_cli.log_reader import LogFile, log_files, read_new
+from tfos_cli.options import run_id_argument, verbosity_options
+from tfos_cli.runs import Run, RunStore
+from tfos_cli.ui.console import Console
+
+__all__ = ("command",)
+
+#: Between two looks at files that have not grown: soon enough for eyes, cheap enough for a night.
+_LOOK_EVERY_S = 0.25
+
+
+@click.command("logs", short_help="Show what the nodes of a run have printed.")
+@run_id_argument
+@click.option("--node", metavar="NODE", help="One node, as worker:0, or 'driver' for spark-submit's own output.")
+@click.option("-f", "--follow", is_flag=True, help="Go on until the run ends.")
+@verbosity_options
+@click.pass_obj
+def command(console: Console, /, run_id: str, node: str | None, follow: bool) -> None:
+    """Show what the nodes of a run have printed.
+
+    Without --node the lines of all nodes, each with its node in front.
+
+    \b
+    Examples:
+      tfos logs digits-20261129-131502-a1b2
+      tfos logs digits-2026 --node worker:0 --follow
+      tfos logs digits-2026 --node driver
+    """
+    run = RunStore.of_environment(os.environ).find(run_id)
+    show = _Printer(console, prefixed=node is None)
+    files = log_files(run, node)
+    if follow:
+        _follow(run, files, show)
+    else:
+        read_new(files(), show)
+    for file in files():
+        rest = file.rest()
+        if rest is not None:
+            show(file.name, rest)
+        file.close()
+    if not show.count:
+        console.note(
+            f"{node or 'no node'} has printed {'nothing' if node else 'anything'} {'' if run.status().is_finished else 'yet'}"
+        )
+
+
+class _Printer:
+    def __init__(self, console: Console, *, prefixed: bool) -> None:
+        self._console = console
+        self._prefixed = prefixed
+        self.count = 0
+
+    def __call__(self, name: str, line: str) -> None:
+        self.count += 1
+        self._console.result(f"{name} | {line}" if self._prefixed else line)
+
+
+def _follow(run: Run, files: Callable[[], list[LogFile]], show: _Printer) -> None:
+    """Read until the run has ended, or nobody is left who could end it."""
+    while True:
+        # the status first: what was written before the end is read after it
+        status = run.status()
+        over = status.is_finished or run.is_abandoned(status)
+        found = read_new(files(), show)
+        if over:
+            return
+        if not found:
+            time.sleep(_LOOK_EVERY_S)

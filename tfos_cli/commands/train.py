@@ -1,0 +1,125 @@
+"""`tfos train`: submit a job, follow it, and end with its exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from tfos_cli.exit_codes import ExitCode
+from tfos_cli.options import json_option, spec_argument, spec_options, submission_options, verbosity_options
+from tfos_cli.spec.loader import ResolvedSpec, load_spec
+from tfos_cli.spec.rules import Finding, Level, check
+from tfos_cli.ui.console import Console
+from tfos_core.errors import ConfigError
+
+__all__ = ("command",)
+
+
+@click.command("train", short_help="Train a model on the nodes of a Spark cluster.")
+@spec_argument
+@spec_options
+@submission_options
+@click.option("--strict", is_flag=True, help="Treat warnings about the spec as errors.")
+@json_option
+@verbosity_options
+@click.pass_obj
+def command(
+    console: Console,
+    /,
+    spec: Path,
+    overrides: tuple[str, ...],
+    master: str | None,
+    conf: tuple[tuple[str, str], ...],
+    env_vars: tuple[tuple[str, str], ...],
+    **how: bool,
+) -> int:
+    """Train a model on the nodes of a Spark cluster.
+
+    Submits the job that SPEC describes, shows how it goes, and ends with its exit code. Without a master the executors are
+    processes of this machine. Ctrl-C shuts the cluster down, a second one kills it.
+
+    \b
+    Examples:
+      tfos train job.yaml
+      tfos train job.yaml --master spark://host:7077 --set num_executors=4
+      tfos train job.yaml --dry-run
+      id=$(tfos train job.yaml --detach)
+    """
+    resolved = load_spec(
+        spec,
+        overrides,
+        os.environ,
+        conf=[f"{key}={value}" for key, value in conf],
+        env_vars=[f"{key}={value}" for key, value in env_vars],
+        master=master,
+    )
+    warnings = _require_sound(check(resolved), strict=how["strict"])
+    if how["dry_run"]:
+        _warn(console, warnings)
+        return _dry_run(console, resolved)
+    return _run(console, resolved, warnings, detach=how["detach"], no_progress=how["no_progress"])
+
+
+def _run(console: Console, resolved: ResolvedSpec, warnings: Sequence[Finding], *, detach: bool, no_progress: bool) -> int:
+    from tfos_cli import submission
+    from tfos_cli.runs import RunStore
+    from tfos_cli.ui.progress import choose_renderer
+
+    submitted = submission.submit(resolved, RunStore.of_environment(os.environ), os.environ, detached=detach)
+    run = submitted.run
+    if detach:
+        submission.follow_detached(submitted)
+        console.result(run.events_path.read_text(encoding="utf-8").splitlines()[0] if console.json else run.id)
+        _warn(console, warnings)
+        console.note(f"tfos status {run.id}\ntfos logs {run.id} --follow\ntfos cancel {run.id}")
+        return ExitCode.SUCCESS
+    if not console.json:
+        # on stderr and before everything else, so that the run can be found whatever happens next
+        console.note(f"run {run.id}")
+    _warn(console, warnings)
+    for name in submitted.prepared.left_out:
+        console.warning(
+            f"the neighbour {name!r} of the program did not travel with it: Python or TensorFlow has a module of that name"
+        )
+    status = submission.follow_here(submitted, choose_renderer(console, no_progress=no_progress))
+    return int(status.exit_code if status.exit_code is not None else ExitCode.INTERNAL)
+
+
+def _dry_run(console: Console, resolved: ResolvedSpec) -> int:
+    from tfos_cli.runs import RunStore
+    from tfos_cli.submit.dry_run import DryRun
+    from tfos_cli.submit.spark_home import locate_spark
+
+    store = RunStore.of_environment(os.environ)
+    run_id = f"{resolved.spec.name}-DATE-TIME-ID"
+    plan = DryRun.of(
+        resolved, run_id=run_id, run_folder=store.folder / run_id, spark=locate_spark(os.environ), python=sys.executable
+    )
+    if console.json:
+        console.result_json(plan.to_dict())
+    else:
+        console.result(plan.text().rstrip("\n"))
+    return ExitCode.SUCCESS
+
+
+def _require_sound(findings: Sequence[Finding], *, strict: bool) -> list[Finding]:
+    """The warnings; errors, and with `--strict` warnings too, end here."""
+    wrong = [finding for finding in findings if strict or finding.level is Level.ERROR]
+    if not wrong:
+        return list(findings)
+    first = wrong[0]
+    sentences = [f"{finding.message} ({finding.field}, {finding.source})" for finding in wrong]
+    message = (
+        sentences[0] if len(wrong) == 1 else f"the spec has {len(wrong)} mistakes:\n" + "\n".join(f"  - {s}" for s in sentences)
+    )
+    fix = first.fix if len(wrong) == 1 else "\n".join(f"- {finding.fix}" for finding in wrong)
+    raise ConfigError(message, fix)
+
+
+def _warn(console: Console, warnings: Sequence[Finding]) -> None:
+    for finding in warnings:
+        console.warning(f"{finding.message} ({finding.field}, {finding.source})", finding.fix)

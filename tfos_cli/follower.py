@@ -1,0 +1,370 @@
+"""Follows one run from the start of spark-submit to its exit code. Attached to a terminal or detached, it is the same code.
+
+Everything that happens (events, output, signals, ends) arrives in one queue and is handled by one thread. `python -m
+tfos_cli.follower RUN_FOLDER` is the detached form: it reads what to start from stdin and is its own session.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import shutil
+import signal
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from tfos_cli.channel import ChannelServer
+from tfos_cli.diagnosis import Evidence, diagnose, result_of
+from tfos_cli.launch import Launch
+from tfos_cli.runs import Run
+from tfos_cli.submit.errors import SubmitError
+from tfos_cli.submit.process import OutputLog, SparkSubmit, Stream
+from tfos_cli.submit.reachability import require_reachable
+from tfos_cli.ui.console import Console
+from tfos_cli.ui.progress import PlainLines, Renderer, Silent
+from tfos_cli.ui.run_view import RunView, apply
+from tfos_core import events
+from tfos_core.errors import InterruptedRunError, TfosError
+from tfos_core.shim.job import STOP_TIMEOUT_S
+from tfos_core.shim.record import RecordWriter
+from tfos_core.shim.redaction import Redactor
+from tfos_core.shim.status import ProcessIdentity, RunState, RunStatus
+
+__all__ = ("Follower",)
+
+_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_TICK_S = 1.0
+_MOST_WAITING = 10_000
+#: Beyond what the shim allows itself, before the follower takes things into its own hands.
+_STOP_MARGIN_S = 15.0
+#: From the result to the end of spark-submit.
+_EXIT_S = 30.0
+#: From the end of spark-submit to that of the shim, which may have a status to write.
+_SHIM_END_S = 20.0
+#: What the processes of a run get to end by themselves after it.
+_GONE_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Message:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    stream: Stream
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Connected:
+    """The shim is on the channel."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Disconnected:
+    """The shim is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Stranger:
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Exited:
+    code: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Signalled:
+    number: int
+
+
+_Item = _Message | _Line | _Connected | _Disconnected | _Stranger | _Exited | _Signalled
+
+
+class Follower:
+    """One run. `follow` is called once, in the main thread."""
+
+    def __init__(self, run: Run, launch: Launch, renderer: Renderer) -> None:
+        self._run = run
+        self._launch = launch
+        self._renderer = renderer
+        self._redactor = Redactor.of_environment(launch.secrets, launch.environment)
+        # SimpleQueue, because its put may interrupt itself: signal handlers use it
+        self._inbox: queue.SimpleQueue[_Item] = queue.SimpleQueue()
+        self._view = RunView()
+        self._status = run.status()
+        self._process: SparkSubmit | None = None
+        self._channel: ChannelServer | None = None
+        self._log: OutputLog | None = None
+        self._connected = False
+        self._driver_started = False
+        self._exit_code: int | None = None
+        self._stop_reason = ""
+        self._concluded = False
+        self._deadline: float | None = None
+        self._deadline_error: TfosError | None = None
+
+    def follow(self) -> RunStatus:
+        """Start spark-submit, show what happens, and return the finished status record; raises nothing of a run's failures."""
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(self._signals())
+            stack.callback(self._abandon)
+            self._begin()
+            error: TfosError | None = None
+            try:
+                require_reachable(self._status.master)
+                self._log = OutputLog(self._run.driver_log, self._redactor)
+                stack.callback(self._log.close)
+                self._channel = stack.enter_context(self._listen())
+                self._start()
+                self._loop()
+                error = self._deadline_error
+            except TfosError as exc:
+                error = exc
+            self._clean_up()
+            self._conclude(error)
+            self._concluded = True
+        self._renderer.finish(self._view)
+        return self._status
+
+    # -- beginning --------------------------------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        status = self._status
+        event = events.Submitted(run_id=self._run.id, name=status.name, master=status.master, run_folder=str(self._run.folder))
+        self._view = RunView(run_id=self._run.id, name=status.name, master=status.master, started=status.started)
+        self._renderer.start(self._view)
+        with self._writer() as record:
+            record.update(follower=ProcessIdentity.of(os.getpid()))
+            self._show(record.event(event))
+
+    def _listen(self) -> ChannelServer:
+        return ChannelServer(
+            self._run.channel_path,
+            on_connected=lambda: self._inbox.put(_Connected()),
+            on_line=lambda line: self._inbox.put(_Message(line)),
+            on_closed=lambda: self._inbox.put(_Disconnected()),
+            on_stranger=lambda reason: self._inbox.put(_Stranger(reason)),
+            environ=self._launch.environment,
+        )
+
+    def _start(self) -> None:
+        self._process = SparkSubmit(
+            self._launch.argv,
+            environment=self._launch.environment,
+            cwd=Path(self._launch.cwd) if self._launch.cwd else None,
+            on_line=self._on_line,
+            on_exit=lambda code: self._inbox.put(_Exited(code)),
+        )
+        limit = self._launch.start_timeout_s
+        if limit is not None:
+            sentence = f"Spark did not start the application on {self._status.master} within {limit:.0f} s"
+            self._set_deadline(limit, SubmitError(sentence, f"Read the end of {self._run.driver_log}."))
+
+    def _on_line(self, stream: Stream, text: str) -> None:
+        """In a reading thread: hold spark-submit back when its output comes faster than a terminal takes it."""
+        while self._inbox.qsize() > _MOST_WAITING and not self._concluded:
+            time.sleep(0.01)
+        self._inbox.put(_Line(stream, text))
+
+    # -- the loop ---------------------------------------------------------------------------------------------------------
+
+    def _loop(self) -> None:
+        """Handle what comes until spark-submit and the shim have ended."""
+        while self._exit_code is None or self._connected:
+            try:
+                item = self._inbox.get(timeout=_TICK_S)
+            except queue.Empty:
+                self._renderer.tick(self._view, time.time())
+            else:
+                self._handle_safely(item)
+            if self._deadline is not None and time.monotonic() > self._deadline:
+                self._kill()
+                return
+        self._deadline_error = None
+
+    def _handle_safely(self, item: _Item) -> None:
+        """Handle it; when the reader of our output went away (as in `| head`), stop the run without a word."""
+        try:
+            self._handle(item)
+        except BrokenPipeError:
+            self._renderer = Silent()
+            self._inbox.put(_Signalled(signal.SIGPIPE))
+
+    def _handle(self, item: _Item) -> None:
+        match item:
+            case _Message(text):
+                self._show(text)
+            case _Line(stream, text):
+                clean = self._log.write(text) if self._log is not None else text
+                self._renderer.on_driver_line(stream, clean)
+            case _Connected():
+                self._connected = True
+                if self._stop_reason:
+                    self._ask_to_stop()
+            case _Disconnected():
+                self._connected = False
+            case _Stranger(reason):
+                self._renderer.say(f"refused on the private channel of this run: {reason}")
+            case _Exited(code):
+                self._exit_code = code
+                self._set_deadline(_SHIM_END_S, None)
+            case _Signalled(number):
+                self._stop(signal.Signals(number).name)
+
+    def _show(self, line: str) -> None:
+        """Fold a line into the view and draw it. Lines of nodes come on the same channel and are no events."""
+        try:
+            data = json.loads(line)
+            if isinstance(data, dict) and data.get("op") == "output":
+                self._renderer.on_node_lines(str(data["node"]), [str(entry) for entry in data["lines"]])
+                return
+            parsed = events.parse_line(line)
+        except (ValueError, KeyError, TypeError):
+            self._renderer.say("the driver sent a line that is no event")
+            return
+        ts, event = parsed if parsed is not None else (time.time(), None)
+        if event is not None:
+            self._view = apply(self._view, ts, event)
+        if isinstance(event, events.DriverStarted):
+            self._driver_started = True
+            if not self._stop_reason:
+                self._deadline = self._deadline_error = None
+        elif isinstance(event, events.Result):
+            self._set_deadline(_EXIT_S, None)
+        self._renderer.on_event(line, ts, event, self._view)
+
+    def _stop(self, name: str) -> None:
+        """The first signal asks the shim to shut the cluster down, a second one kills."""
+        if self._stop_reason:
+            self._renderer.say("killing the run")
+            self._deadline_error = InterruptedRunError(
+                f"the run was killed by a second signal ({name}) before its cluster was down"
+            )
+            self._deadline = 0.0
+            return
+        self._stop_reason = name
+        limit = STOP_TIMEOUT_S + self._launch.grace_s + _STOP_MARGIN_S
+        self._set_deadline(limit, InterruptedRunError(f"the run was stopped by {name} and did not end within {limit:.0f} s"))
+        self._renderer.say(f"{name}: shutting the cluster down; once more to kill it")
+        if self._connected:
+            self._ask_to_stop()
+        elif self._process is not None:
+            # no job yet, so there is nothing to shut down: spark-submit ends by itself
+            self._process.signal_group(signal.SIGTERM)
+
+    def _ask_to_stop(self) -> None:
+        if self._channel is not None:
+            self._channel.shut_down(f"{self._stop_reason} on {socket.gethostname()}")
+
+    def _set_deadline(self, seconds: float, error: TfosError | None) -> None:
+        """Kill what is left after some seconds; the error says why the run ended then, None leaves it to the diagnosis."""
+        self._deadline = time.monotonic() + seconds
+        self._deadline_error = error
+
+    # -- the end ----------------------------------------------------------------------------------------------------------
+
+    def _abandon(self) -> None:
+        """Whatever ended the follower early, nothing of the run goes on without it."""
+        if not self._concluded:
+            self._concluded = True
+            self._kill()
+            self._remove_scratch()
+
+    def _kill(self) -> None:
+        if self._process is not None:
+            self._process.kill_all(self._run.id)
+
+    def _clean_up(self) -> None:
+        """See to it that nothing of the run is left on this machine."""
+        if self._process is not None:
+            if not self._process.wait_gone(self._run.id, timeout=_GONE_S if self._deadline_error is None else 0.0):
+                self._process.kill_all(self._run.id)
+            self._process.close()
+        self._drain()
+        self._remove_scratch()
+
+    def _remove_scratch(self) -> None:
+        for name in self._launch.scratch:
+            path = Path(name)
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                with contextlib.suppress(OSError):
+                    path.unlink(missing_ok=True)
+
+    def _drain(self) -> None:
+        """Take what still waits in the queue: the last lines of output are mostly those that say why."""
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self._handle(self._inbox.get_nowait())
+
+    def _conclude(self, error: TfosError | None) -> None:
+        """The status record as the shim left it, or, when it left none, as far as it can be known from outside."""
+        self._status = self._run.status()
+        if self._status.is_finished:
+            if self._view.result is None:
+                self._view = apply(self._view, time.time(), result_of(self._status))
+            return
+        evidence = Evidence(
+            status=self._status,
+            driver_log=str(self._run.driver_log),
+            error=error,
+            stop_reason=self._stop_reason,
+            driver_started=self._driver_started,
+            exit_code=self._exit_code,
+            last_lines=self._log.last_lines() if self._log is not None else (),
+            view=self._view,
+        )
+        result = diagnose(evidence)
+        with self._writer() as record:
+            self._show(record.event(result))
+            record.update(state=RunState.FINISHED, ended=round(time.time(), 3), **asdict(result))
+        self._status = self._run.status()
+
+    def _writer(self) -> RecordWriter:
+        return RecordWriter(self._run.folder, self._redactor)
+
+    @contextlib.contextmanager
+    def _signals(self) -> Iterator[None]:
+        before = {number: signal.signal(number, self._on_signal) for number in _STOP_SIGNALS}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _on_signal(self, number: int, frame: Any) -> None:
+        self._inbox.put(_Signalled(number))
+
+
+def main(argv: list[str]) -> int:
+    """The detached follower: `RUN_FOLDER` in argv, the launch on stdin; says when it can be cancelled by closing stdout."""
+    run = Run(folder=Path(argv[1]))
+    launch = Launch.from_json(sys.stdin.read())
+    follower = Follower(run, launch, DetachedLines(Console()))
+    return follower.follow().exit_code or 0
+
+
+class DetachedLines(PlainLines):
+    """Plain lines for `follower.log`; stdout is closed as soon as the run is recorded, which lets `tfos train --detach` return."""
+
+    def on_event(self, line: str, ts: float, event: events.Event | None, view: RunView) -> None:
+        """As for people, and let go of whoever waits for the start."""
+        super().on_event(line, ts, event, view)
+        if isinstance(event, events.Submitted):
+            os.dup2(2, 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))

@@ -1,0 +1,147 @@
+"""From a resolved spec to a followed run: the record, the files, the follower here or in the background."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tfos_cli.follower import Follower
+from tfos_cli.launch import Launch
+from tfos_cli.runs import Run, RunStore
+from tfos_cli.spec.masters import MasterKind, master_kind
+from tfos_cli.submit.errors import SubmitError
+from tfos_cli.submit.preparation import Preparation, prepare
+from tfos_cli.submit.resolved_text import resolved_yaml
+from tfos_cli.ui.progress import Renderer
+from tfos_core.shim.status import RunStatus
+
+if TYPE_CHECKING:
+    from tfos_cli.spec.loader import ResolvedSpec
+
+__all__ = ("Submission", "follow_detached", "follow_here", "start_timeout_s", "submit")
+
+#: From the start of spark-submit to a SparkContext. A Master that answers does so in seconds; a queue of YARN may take its time.
+_STANDALONE_START_S = 40.0
+_LOCAL_START_S = 120.0
+_MANAGED_START_S = 60.0
+#: More of it when Spark has to download packages first.
+_PACKAGES_S = 300.0
+
+_DETACH_TIMEOUT_S = 30
+
+
+class Submission:
+    """A run whose files are written and whose spark-submit has not started."""
+
+    def __init__(self, run: Run, prepared: Preparation, launch: Launch) -> None:
+        self.run = run
+        self.prepared = prepared
+        self.launch = launch
+
+
+def submit(resolved: ResolvedSpec, store: RunStore, environ: Mapping[str, str], *, detached: bool) -> Submission:
+    """Make the record of a run and everything that spark-submit needs.
+
+    Raises:
+        EnvironmentCheckError: Java or Spark is missing.
+        ConfigError: the spec asks for what can not be submitted, or the record can not be written.
+    """
+    spec = resolved.spec
+    run = store.create(spec.name, master=_master_shown(resolved))
+    try:
+        prepared = prepare(
+            resolved,
+            run_id=run.id,
+            run_folder=run.folder,
+            plan_path=run.plan_path,
+            channel=run.channel_path,
+            environ=environ,
+            detached=detached,
+        )
+        _write_private(run.spec_path, resolved_yaml(resolved))
+        _write_private(run.command_path, json.dumps(prepared.command.to_dict(), indent=1) + "\n")
+    except BaseException:
+        # nothing was submitted, so there is nothing to remember
+        shutil.rmtree(run.folder, ignore_errors=True)
+        raise
+    scratch = [prepared.scratch.folder, run.folder / "ship"]
+    if prepared.command.properties_file is not None:
+        scratch.append(prepared.command.properties_file)
+    launch = Launch(
+        argv=prepared.command.argv,
+        environment={**environ, **prepared.command.environment},
+        cwd=str(prepared.command.cwd),
+        start_timeout_s=start_timeout_s(resolved),
+        grace_s=float(spec.grace_secs),
+        secrets=tuple(spec.environment.secrets),
+        scratch=tuple(map(str, scratch)),
+    )
+    return Submission(run, prepared, launch)
+
+
+def follow_here(submission: Submission, renderer: Renderer) -> RunStatus:
+    """Follow a run in this process until it has ended."""
+    return Follower(submission.run, submission.launch, renderer).follow()
+
+
+def follow_detached(submission: Submission) -> None:
+    """Start a follower that outlives this process, and return when it can be cancelled.
+
+    Raises:
+        SubmitError: it did not start.
+    """
+    run = submission.run
+    log = os.open(run.folder / "follower.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        child = subprocess.Popen(
+            [sys.executable, "-m", "tfos_cli.follower", str(run.folder)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            start_new_session=True,
+            cwd="/",
+        )
+    finally:
+        os.close(log)
+    try:
+        # it closes its stdout when the run is recorded as followed
+        child.communicate(submission.launch.to_json().encode(), timeout=_DETACH_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.communicate()
+    if run.status().follower is None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(_DETACH_TIMEOUT_S)
+        submission.prepared.clean()
+        raise SubmitError(f"the process that follows run {run.id} did not start", f"Read {run.folder / 'follower.log'}.")
+
+
+def start_timeout_s(resolved: ResolvedSpec) -> float:
+    """Longest wait for the SparkContext."""
+    spec = resolved.spec
+    match master_kind(spec.spark.master):
+        case MasterKind.STANDALONE:
+            limit = _STANDALONE_START_S
+        case MasterKind.YARN | MasterKind.KUBERNETES:
+            limit = _MANAGED_START_S + spec.reservation_timeout
+        case _:
+            limit = _LOCAL_START_S
+    packages = spec.spark.packages or spec.spark.conf.get("spark.jars.packages")
+    return limit + (_PACKAGES_S if packages else 0.0)
+
+
+def _master_shown(resolved: ResolvedSpec) -> str:
+    return resolved.spec.spark.master or f"this machine ({resolved.spec.num_executors} executors)"
+
+
+def _write_private(path: Path, text: str) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)

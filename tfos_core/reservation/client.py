@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 import time
@@ -165,12 +166,18 @@ class Client:
         return self._sock.fileno()
 
     def close(self) -> None:
-        """Close the connection; threads that wait on it get ChannelClosedError. Again is no error."""
+        """Close the connection once the server has everything that was sent; threads that wait on it get ChannelClosedError.
+
+        Takes at most about 2 seconds, when the server does not react. Again is no error.
+        """
         with self._changed:
+            was_open = self._ended is None
             self._ended = self._ended or ChannelClosedError(f"the connection to {self._where} was closed on this side")
             self._changed.notify_all()
-        _shutdown(self._sock)
-        # Their file descriptor must not be given to somebody else while others still wait on it.
+        if was_open:
+            self._linger(time.monotonic() + _CLOSE_S)
+        _shutdown(self._sock, socket.SHUT_RDWR)
+        # The file descriptor must not be given to somebody else while other threads still wait on it.
         with self._changed:
             self._changed.wait_for(lambda: not self._reading, _CLOSE_S)
         held = self._sending.acquire(timeout=_CLOSE_S)
@@ -183,6 +190,26 @@ class Client:
 
     def __exit__(self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None) -> None:
         self.close()
+
+    def _linger(self, deadline: float) -> None:
+        """Say that nothing more comes, and read to the end.
+
+        Closing a socket with unread data in it resets the connection, and what the kernel had not sent yet is lost with it.
+        """
+        _shutdown(self._sock, socket.SHUT_WR)
+        with self._changed:
+            if not self._changed.wait_for(lambda: not self._reading, seconds_left(deadline)):
+                return
+            self._reading = True
+        try:
+            while wait_ready(self._sock, deadline=deadline) and self._sock.recv(RECEIVE_BYTES):
+                pass
+        except OSError:
+            return
+        finally:
+            with self._changed:
+                self._reading = False
+                self._changed.notify_all()
 
     def _call(self, op: Op, **values: Any) -> Message:
         with self._changed:
@@ -219,7 +246,7 @@ class Client:
             except (BlockingIOError, InterruptedError):
                 if not wait_ready(self._sock, deadline=deadline, write=True):
                     # Half a frame is out, so that nothing that came after it could be understood.
-                    _shutdown(self._sock)
+                    _shutdown(self._sock, socket.SHUT_RDWR)
                     raise self._too_slow() from None
 
     def _too_slow(self) -> ChannelClosedError:
@@ -293,8 +320,6 @@ def _again(error: ReservationError) -> ReservationError:
     return type(error)(error.message, error.hint)
 
 
-def _shutdown(sock: socket.socket) -> None:
-    try:
-        sock.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        return
+def _shutdown(sock: socket.socket, how: int) -> None:
+    with contextlib.suppress(OSError):
+        sock.shutdown(how)

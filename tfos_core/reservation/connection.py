@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 from collections import deque
@@ -88,6 +89,23 @@ class Connection:
                 self._writable = False
                 self._queue.clear()
                 self._backlog = 0
+
+    def finish(self) -> bool:
+        """Send the rest, and tell the peer that it was the last; False when the kernel does not take all of it yet."""
+        self.flush()
+        if not self._queue:
+            with contextlib.suppress(OSError):
+                self.sock.shutdown(socket.SHUT_WR)
+        return not self._queue
+
+    def discard(self) -> bool:
+        """Read and forget what is there; True when the peer has closed."""
+        try:
+            return not self.sock.recv(RECEIVE_BYTES)
+        except (BlockingIOError, InterruptedError):
+            return False
+        except OSError:
+            return True
 
     def _enqueue(self, *pieces: bytes) -> None:
         for piece in pieces:

@@ -92,7 +92,7 @@ class ServerLoop:
             self._wake()
 
     def stop(self) -> None:
-        """Send what is queued (for at most a second), close everything, and wait for the thread. From any thread, also its own."""
+        """Deliver what is queued (for at most a second), close everything, and wait for the thread. Also from its own thread."""
         self._stopping = True
         self._wake()
         if threading.current_thread() is not self._thread:
@@ -262,16 +262,19 @@ class ServerLoop:
                 pass
 
     def _drain(self) -> None:
-        """What was said before the stop is still delivered, as far as peers take it."""
+        """Deliver what was said before the stop, as far as nodes take it.
+
+        Each gets the rest of its queue and then the end, and is read until it closes as well: closing a socket with unread data
+        in it resets the connection, and what the kernel had not sent yet is lost with it.
+        """
         deadline = time.monotonic() + _DRAIN_S
-        self._flush_touched()
-        waiting = {connection for connection in self._connections if connection.has_backlog}
         with selectors.DefaultSelector() as selector:
-            for connection in waiting:
-                selector.register(connection.sock, selectors.EVENT_WRITE, connection)
-            while waiting and (left := deadline - time.monotonic()) > 0:
-                for key, _ in selector.select(left):
-                    key.data.flush()
-                    if not key.data.has_backlog:
+            for connection in self._connections:
+                if connection.node:
+                    selector.register(connection.sock, selectors.EVENT_READ | selectors.EVENT_WRITE, connection)
+            while selector.get_map() and (left := deadline - time.monotonic()) > 0:
+                for key, events in selector.select(left):
+                    if events & selectors.EVENT_WRITE and key.data.finish():
+                        selector.modify(key.fileobj, selectors.EVENT_READ, key.data)
+                    if events & selectors.EVENT_READ and key.data.discard():
                         selector.unregister(key.fileobj)
-                        waiting.discard(key.data)

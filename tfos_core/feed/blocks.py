@@ -1,0 +1,254 @@
+"""Blocks into rows, in the TensorFlow process. A decoded block is sliced, never walked row by row.
+
+What rows look like: RDD rows arrive as they were (namedtuples and Rows included). DataFrame rows are tuples in column order, with
+these values: null -> None; boolean, integers, floats, string, binary -> bool, int, float, str, bytes; date -> datetime.date;
+decimal -> decimal.Decimal; timestamp -> datetime (with the session's time zone; timestamp_ntz without one); an array of numbers without nulls
+-> a NumPy array (of two axes for arrays of arrays of one length); other arrays -> list; struct -> dict; map -> list of (key, value).
+"""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tfos_core.errors import FeedError
+from tfos_core.feed.packing import ALIGNMENT
+from tfos_core.feed.wire import Kind
+
+__all__ = (
+    "ArrowBlock",
+    "Block",
+    "ColumnsBlock",
+    "RowsBlock",
+    "arrow_column",
+    "decode",
+    "decode_schema",
+    "positions",
+    "take_columns",
+)
+
+
+@dataclass(slots=True)
+class RowsBlock:
+    """A list of rows."""
+
+    values: Sequence[Any]
+    names: tuple[str, ...] | None = None
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def rows(self, start: int, stop: int) -> list[Any]:
+        """The rows from `start` up to `stop`."""
+        return list(self.values[start:stop])
+
+
+@dataclass(slots=True)
+class ColumnsBlock:
+    """Columns (arrays and lists) of rows that are tuples, or of rows that are single values."""
+
+    is_tuple: bool
+    columns: list[Any]
+    names: tuple[str, ...] | None = None
+    _rows: list[Any] | None = field(default=None, init=False)
+
+    def __len__(self) -> int:
+        return len(self.columns[0]) if self.columns else 0
+
+    def rows(self, start: int, stop: int) -> list[Any]:
+        """The rows from `start` up to `stop`: views into the columns."""
+        if self._rows is None:
+            self._rows = list(zip(*self.columns, strict=True)) if self.is_tuple else list(self.columns[0])
+        return self._rows[start:stop]
+
+
+@dataclass(slots=True)
+class ArrowBlock:
+    """A record batch; columns become NumPy or Python values on first use."""
+
+    batch: Any
+    _columns: dict[int, Any] = field(default_factory=dict, init=False)
+    _rows: list[Any] | None = field(default=None, init=False)
+
+    def __len__(self) -> int:
+        return int(self.batch.num_rows)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The DataFrame's columns."""
+        return tuple(self.batch.schema.names)
+
+    def column(self, index: int) -> Any:
+        """One column as a sequence of row values."""
+        if index not in self._columns:
+            self._columns[index] = arrow_column(self.batch.column(index))
+        return self._columns[index]
+
+    def rows(self, start: int, stop: int) -> list[Any]:
+        """The rows from `start` up to `stop`, as tuples in column order."""
+        if self._rows is None:
+            self._rows = list(zip(*(self.column(index) for index in range(self.batch.num_columns)), strict=True))
+        return self._rows[start:stop]
+
+
+Block = RowsBlock | ColumnsBlock | ArrowBlock
+
+
+def decode(kind: Kind, payload: Any, schema: Any = None) -> Block:
+    """The rows of a block's payload (any writable buffer; arrays are views into it).
+
+    Raises:
+        FeedError: the rows can not be unpickled here, or a record batch comes before its schema.
+    """
+    if kind is Kind.ARROW_BATCH:
+        if schema is None:
+            raise FeedError("a record batch came before its schema")
+        import pyarrow as pa
+
+        return ArrowBlock(pa.ipc.read_record_batch(pa.py_buffer(payload), schema))
+    try:
+        if kind is Kind.RAW_PICKLE:
+            return RowsBlock(_raw_rows(memoryview(payload)))
+        loaded = _load(memoryview(payload))
+    except (ImportError, AttributeError) as exc:
+        raise FeedError(
+            f"rows can not be unpickled on the node: {exc}",
+            "Ship the module with the rows' class (spark.py_files), or feed plain tuples.",
+        ) from exc
+    if kind is Kind.PICKLE:
+        return RowsBlock(loaded)
+    is_tuple, columns = loaded
+    return ColumnsBlock(is_tuple, columns)
+
+
+def decode_schema(payload: Any) -> Any:
+    """The Arrow schema of an ARROW_SCHEMA payload."""
+    import pyarrow as pa
+
+    return pa.ipc.read_schema(pa.py_buffer(payload))
+
+
+def take_columns(block: Block, start: int, stop: int, wanted: tuple[str, ...]) -> list[Sequence[Any]]:
+    """The columns `wanted` (in that order) of some rows, each a sequence of values.
+
+    By name where rows have names (DataFrames, Rows); otherwise the i-th wanted column is the i-th field, which is what
+    `df.select(sorted(input_mapping)).rdd` of 2022 produced.
+
+    Raises:
+        FeedError: a column is missing, or rows have another number of fields.
+    """
+    if isinstance(block, ArrowBlock):
+        return [block.column(index)[start:stop] for index in positions(block.names, wanted)]
+    if isinstance(block, ColumnsBlock) and block.is_tuple:
+        _check_width(len(block.columns), wanted)
+        return [column[start:stop] for column in block.columns]
+    rows = block.rows(start, stop)
+    if not rows:
+        return [() for _ in wanted]
+    first = rows[0]
+    if isinstance(first, dict):
+        missing = [name for name in wanted if name not in first]
+        if missing:
+            raise FeedError(f"input_mapping names {missing[0]!r}, but rows have the keys {sorted(map(str, first))}")
+        return [[row[name] for row in rows] for name in wanted]
+    if not isinstance(first, tuple | list):
+        _check_width(1, wanted)
+        return [rows]
+    named: Any = getattr(first, "__fields__", None) or getattr(first, "_fields", ())
+    names = tuple(named)
+    try:
+        columns: list[Sequence[Any]] = list(zip(*rows, strict=True))
+    except ValueError as exc:
+        raise FeedError("rows have different numbers of fields, so input_mapping can not be applied") from exc
+    if names and set(wanted) <= set(names):
+        return [columns[index] for index in positions(names, wanted)]
+    _check_width(len(columns), wanted)
+    return columns
+
+
+def arrow_column(column: Any) -> Any:
+    """Row values of an Arrow array: see the module's docstring for the forms."""
+    import pyarrow as pa
+
+    kind = column.type
+    if column.null_count == 0:
+        if pa.types.is_floating(kind) or pa.types.is_integer(kind):
+            return column.to_numpy(zero_copy_only=False).tolist()
+        nested = _nested_numbers(column)
+        if nested is not None:
+            return nested
+    return column.to_pylist()
+
+
+def _nested_numbers(column: Any) -> Any:
+    """A matrix, or a list of arrays, for lists of numbers without nulls; else None."""
+    import pyarrow as pa
+
+    kind = column.type
+    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)) or len(column) == 0:
+        return None
+    values = column.flatten()
+    if values.null_count or column.null_count:
+        return None
+    inner: Any
+    if pa.types.is_floating(values.type) or pa.types.is_integer(values.type):
+        inner = values.to_numpy(zero_copy_only=False)
+    else:
+        inner = _nested_numbers(values)
+        if not isinstance(inner, np.ndarray):
+            return None
+    offsets = column.offsets.to_numpy(zero_copy_only=False)
+    lengths = np.diff(offsets)
+    if lengths[0] > 0 and (lengths == lengths[0]).all():
+        return inner.reshape(len(column), int(lengths[0]), *inner.shape[1:])
+    return np.split(inner, (offsets - offsets[0])[1:-1])
+
+
+def _raw_rows(payload: memoryview) -> Sequence[Any]:
+    frames = []
+    position = 0
+    while position < len(payload):
+        (length,) = struct.unpack_from("!I", payload, position)
+        position += 4
+        # As pyspark's own deserialiser does.
+        frames.append(pickle.loads(payload[position : position + length], encoding="bytes"))
+        position += length
+    return frames[0] if len(frames) == 1 else list(itertools.chain.from_iterable(frames))
+
+
+def _load(payload: memoryview) -> Any:
+    (count,) = struct.unpack_from("!I", payload, 0)
+    sizes = struct.unpack_from(f"!{count}Q", payload, 4)
+    position = 4 + 8 * count
+    parts = []
+    for size in sizes:
+        position += -position % ALIGNMENT
+        parts.append(payload[position : position + size])
+        position += size
+    return pickle.loads(parts[0], buffers=parts[1:])
+
+
+def positions(names: tuple[str, ...], wanted: tuple[str, ...]) -> list[int]:
+    """Where the wanted columns are.
+
+    Raises:
+        FeedError: one is not there.
+    """
+    missing = [name for name in wanted if name not in names]
+    if missing:
+        raise FeedError(f"input_mapping names {missing[0]!r}, but the rows have the columns {list(names)}")
+    return [names.index(name) for name in wanted]
+
+
+def _check_width(width: int, wanted: tuple[str, ...]) -> None:
+    if width != len(wanted):
+        raise FeedError(
+            f"input_mapping names {len(wanted)} columns, but a row has {width} fields",
+            "Select exactly the mapped columns, in lexicographic order of their names.",
+        )

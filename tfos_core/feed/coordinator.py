@@ -1,0 +1,435 @@
+"""The driver's end of the feed: runs feed jobs, keeps the ledger, tells nodes when an epoch has ended."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tfos_core.errors import (
+    ChannelClosedError,
+    ClusterStateError,
+    ConfigError,
+    FeedError,
+    FeedTimeoutError,
+    ResultCountError,
+    TfosError,
+)
+from tfos_core.events import Event, EventSink, FeedFinished, FeedProgress, Warned
+from tfos_core.feed.failures import from_wire
+from tfos_core.feed.ledger import Conflict, Grant, Instruction, Ledger, Release, SendEnd
+from tfos_core.feed.source import feed_rdd, inference_rdd
+from tfos_core.feed.tasks import EPOCH_PROPERTY, Outcome, Target
+
+__all__ = ("FeedCoordinator", "FeedReport")
+
+_PROGRESS_INTERVAL_S = 0.5
+# How long a broken feed waits for the control channel to say what broke it.
+_CAUSE_S = 3.0
+_SKEW = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedReport:
+    """What one `train` call fed; `partitions` counts every epoch's."""
+
+    epochs: int
+    partitions: int
+    partitions_discarded: int
+    rows: int
+    rows_per_node: Mapping[str, int]
+    seconds: float
+
+
+class FeedCoordinator:
+    """One per cluster.
+
+    Args:
+        nodes: the names of the nodes that take rows.
+        send: hands a message to one node; must not wait. A gone node may raise ChannelClosedError.
+        on_event: gets FeedProgress, FeedFinished and Warned, from any thread.
+        generation: the cluster's; feed tasks refuse a node of another one.
+        block_bytes: what blocks of rows aim at.
+    """
+
+    def __init__(
+        self,
+        nodes: Sequence[str],
+        send: Callable[[str, dict[str, Any]], None],
+        on_event: EventSink,
+        *,
+        generation: str = "",
+        block_bytes: int = 1 << 20,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._nodes = tuple(nodes)
+        self._send = send
+        self._on_event = on_event
+        self._generation = generation
+        self._block_bytes = block_bytes
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._training = threading.Lock()
+        self._aborted = threading.Event()
+        self._error: TfosError | None = None
+        self._closed: set[str] = set()
+        self._ledger: Ledger | None = None
+        self._epoch = _Epoch()
+        self._spec: Mapping[str, Any] | None = None
+        self._next_seq = 0
+        self._calls = 0
+        self._finished = False
+        self._job: tuple[Any, str] | None = None
+
+    # --- the driver's thread
+
+    def train(self, sc: Any, data: Any, *, num_epochs: int = 1, feed_timeout: float = 600, final: bool = False) -> FeedReport:
+        """Feed an RDD or a DataFrame `num_epochs` times (0 means once); returns when every row was consumed.
+
+        Args:
+            feed_timeout: seconds without any row consumed on a node after which the feed fails.
+            final: no further call follows, so that the last epoch's end is the end of the feed.
+
+        Raises:
+            FeedError: also FeedTimeoutError; rows could not be delivered.
+            TfosError: what `abort` was called with.
+            ConfigError: the arguments can not work.
+            ClusterStateError: the feed has ended, or another call is running.
+        """
+        _check_numbers(num_epochs, feed_timeout)
+        if not self._training.acquire(blocking=False):
+            raise ClusterStateError(
+                "train() is already running in another thread", "Wait for it, or unite the RDDs: sc.union([a, b])."
+            )
+        try:
+            return self._train(sc, data, max(1, num_epochs), feed_timeout, final)
+        finally:
+            self._training.release()
+
+    def inference(self, sc: Any, rdd: Any, *, feed_timeout: float = 600) -> Any:
+        """The lazy RDD of one result per row of `rdd`, in its order.
+
+        Raises:
+            ConfigError: not an RDD or DataFrame of a SparkContext.
+        """
+        _check_numbers(1, feed_timeout)
+        self._check_open()
+        return inference_rdd(rdd, self._target(feed_timeout))
+
+    def end_of_feed(self) -> None:
+        """No further `train` or `inference` follows: nodes see the end of the feed after their last row. Idempotent."""
+        with self._lock:
+            if not self._finished:
+                self._finished = True
+                for node in self._nodes:
+                    self._tell(node, {"op": "feed.end_of_feed"})
+
+    # --- other threads
+
+    def abort(self, error: TfosError) -> None:
+        """Stop feeding: running feed jobs are cancelled and `train` raises `error`. The first call counts."""
+        with self._lock:
+            if self._error is None:
+                self._error = error
+        self._aborted.set()
+        self._cancel_job()
+
+    def node_ended(self, node: str) -> None:
+        """The user's function returned on a node, which takes no more rows."""
+        with self._lock:
+            self._closed.add(node)
+            if self._ledger is not None:
+                self._follow(self._ledger.node_closed(node))
+        self._cancel_if_pointless()
+
+    def handle(self, node: str, message: Mapping[str, Any]) -> None:
+        """Handle one message of a node's FeedHub; unknown ones are ignored, for a newer node."""
+        op = message.get("op")
+        if op == "feed.failed":
+            self.abort(from_wire(message.get("error") or {}))
+            return
+        if op == "feed.closed" and not message.get("failed"):
+            self.node_ended(node)
+            return
+        with self._lock:
+            ledger = self._ledger
+            if op == "feed.spec" and self._spec is None:
+                self._spec = message["spec"]
+            if ledger is None or message.get("seq") != ledger.seq:
+                return
+            ledger.node_rows(node, int(message.get("node_rows", 0)))
+            self._follow(_apply(ledger, node, message))
+            event = self._progress_event(ledger)
+        if event is not None:
+            self._on_event(event)
+        if self._error is not None:
+            # The job may have been submitted between the abort and now.
+            self._cancel_job()
+
+    # --- one call
+
+    def _train(self, sc: Any, data: Any, epochs: int, feed_timeout: float, final: bool) -> FeedReport:
+        self._check_open()
+        started = self._clock()
+        tag = f"tfos-feed-{uuid.uuid4().hex[:12]}"
+        call = self._calls
+        self._calls += 1
+        with _job_tag(sc, tag), self._cancellable(sc, tag):
+            rdd = self._prepared(data, feed_timeout)
+            partitions = rdd.getNumPartitions()
+            reports = []
+            for epoch in range(epochs):
+                last = final and epoch == epochs - 1
+                with _local_property(sc, EPOCH_PROPERTY, json.dumps({"seq": self._next_seq, "call": call})):
+                    reports.append(self._feed_epoch(rdd, partitions, epoch, epochs, last))
+                if self._all_closed():
+                    break
+        if final:
+            with self._lock:
+                self._finished = True
+        rows = {node: sum(report.rows_per_node[node] for report in reports) for node in self._nodes}
+        return FeedReport(
+            epochs=epochs,
+            partitions=sum(report.partitions for report in reports),
+            partitions_discarded=sum(report.partitions_discarded for report in reports),
+            rows=sum(rows.values()),
+            rows_per_node=rows,
+            seconds=self._clock() - started,
+        )
+
+    def _prepared(self, data: Any, feed_timeout: float) -> Any:
+        try:
+            return feed_rdd(data, self._target(feed_timeout))
+        except TfosError:
+            raise
+        except Exception as exc:
+            # Adaptive execution runs the query's shuffles here.
+            self._raise_abort()
+            raise _spark_error(exc) from exc
+
+    def _feed_epoch(self, rdd: Any, partitions: int, epoch: int, epochs: int, last: bool) -> FeedFinished:
+        with self._lock:
+            self._raise_abort()
+            ledger = Ledger(seq=self._next_seq, partitions=partitions, nodes=self._nodes, closed=self._closed)
+            ledger.spec = self._spec
+            self._next_seq += 1
+            self._ledger = ledger
+            now = self._clock()
+            self._epoch = _Epoch(number=epoch, count=epochs, last=last, started=now, reported=now)
+            if partitions == 0:
+                self._follow(ledger.job_ended())
+        try:
+            outcomes = [Outcome.from_json(text) for text in rdd.collect()]
+        except Exception as exc:
+            self._raise_abort()
+            if not self._all_closed():
+                self._await_cause(exc)
+                raise _spark_error(exc) from exc
+            outcomes = []
+        failed = next((outcome for outcome in outcomes if outcome.state == "failed"), None)
+        if failed is not None:
+            error = from_wire(failed.error or {})
+            self._await_cause(error)
+            self.abort(error)
+        with self._lock:
+            self._raise_abort()
+            for outcome in outcomes:
+                self._follow(_settle(ledger, outcome))
+            self._follow(ledger.job_ended())
+            self._ledger = None
+            finished = self._finished_event(ledger)
+        for event in (finished, *self._warnings(finished)):
+            self._on_event(event)
+        return finished
+
+    def _await_cause(self, error: BaseException) -> None:
+        """Prefer what the control channel says about a node over what a feed task saw of it."""
+        if not isinstance(error, FeedTimeoutError | ResultCountError):
+            self._aborted.wait(_CAUSE_S)
+        self._raise_abort()
+
+    # --- inner
+
+    def _target(self, feed_timeout: float) -> Target:
+        return Target(generation=self._generation, feed_timeout=feed_timeout, block_bytes=self._block_bytes)
+
+    def _check_open(self) -> None:
+        with self._lock:
+            self._raise_abort()
+            if self._finished:
+                raise ClusterStateError("the feed has ended: the last train() call was the final one, or shutdown() was called")
+
+    def _raise_abort(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    def _all_closed(self) -> bool:
+        with self._lock:
+            return self._closed >= set(self._nodes)
+
+    def _cancel_if_pointless(self) -> None:
+        if self._all_closed():
+            self._cancel_job()
+
+    @contextlib.contextmanager
+    def _cancellable(self, sc: Any, tag: str) -> Iterator[None]:
+        with self._lock:
+            self._job = (sc, tag)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._job = None
+                self._ledger = None
+
+    def _cancel_job(self) -> None:
+        with self._lock:
+            job = self._job
+        if job is not None:
+            job[0].cancelJobsWithTag(job[1])
+
+    def _follow(self, instructions: Sequence[Instruction]) -> None:
+        for instruction in instructions:
+            seq = self._ledger.seq if self._ledger is not None else -1
+            match instruction:
+                case SendEnd(node=node, spec=spec):
+                    self._tell(node, {"op": "feed.end", "seq": seq, "final": self._epoch.last, "spec": spec})
+                case Grant(node=node, partition=partition, attempt=attempt, rows=rows, drained=drained):
+                    grant = {"op": "feed.grant", "seq": seq, "partition": partition, "attempt": attempt}
+                    self._tell(node, {**grant, "rows": rows, "drained": drained})
+                case Release(node=node, partition=partition, attempt=attempt):
+                    self._tell(node, {"op": "feed.release", "seq": seq, "partition": partition, "attempt": attempt})
+                case Conflict(partition=partition, nodes=nodes):
+                    self.abort(
+                        FeedError(
+                            f"partition {partition} was fed twice, to {nodes[0]} and {nodes[1]}: Spark ran its stage again",
+                            "Rows may have been trained on twice; start the run again.",
+                            nodes[1],
+                            partition,
+                        )
+                    )
+
+    def _tell(self, node: str, message: dict[str, Any]) -> None:
+        # A node that is gone needs no END; its failure comes on its own.
+        with contextlib.suppress(ChannelClosedError):
+            self._send(node, message)
+
+    def _progress_event(self, ledger: Ledger) -> Event | None:
+        now = self._clock()
+        if now - self._epoch.reported < _PROGRESS_INTERVAL_S:
+            return None
+        self._epoch.reported = now
+        per_node = ledger.rows_per_node
+        rows = sum(per_node.values())
+        return FeedProgress(
+            epoch=self._epoch.number,
+            epochs=self._epoch.count,
+            partitions_done=ledger.partitions_done,
+            partitions=ledger.partitions,
+            rows=rows,
+            rows_per_s=round(rows / max(1e-9, now - self._epoch.started), 1),
+            rows_per_node=per_node,
+        )
+
+    def _finished_event(self, ledger: Ledger) -> FeedFinished:
+        per_node = ledger.rows_per_node
+        return FeedFinished(
+            epoch=self._epoch.number,
+            epochs=self._epoch.count,
+            partitions=ledger.partitions,
+            rows=sum(per_node.values()),
+            seconds=round(self._clock() - self._epoch.started, 3),
+            rows_per_node=per_node,
+            partitions_discarded=ledger.partitions_discarded,
+        )
+
+    def _warnings(self, finished: FeedFinished) -> Iterator[Event]:
+        open_nodes = {node: rows for node, rows in finished.rows_per_node.items() if node not in self._closed}
+        hint = "Set spark.locality.wait=0s and spread the rows: df.repartition(n) with n a multiple of the nodes."
+        empty = sorted(node for node, rows in open_nodes.items() if rows == 0)
+        if not finished.rows or len(open_nodes) < 2:
+            return
+        if empty:
+            yield Warned(
+                id="feed-empty-node", message=f"no row of epoch {finished.epoch + 1} reached {', '.join(empty)}", hint=hint
+            )
+        elif max(open_nodes.values()) > _SKEW * min(open_nodes.values()):
+            most, least = max(open_nodes, key=open_nodes.__getitem__), min(open_nodes, key=open_nodes.__getitem__)
+            message = f"rows of epoch {finished.epoch + 1} are skewed: {open_nodes[most]} on {most}, {open_nodes[least]} on {least}"
+            yield Warned(id="feed-skew", message=message, hint=hint)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Epoch:
+    number: int = 0
+    count: int = 1
+    last: bool = False
+    started: float = 0.0
+    reported: float = 0.0
+
+
+def _apply(ledger: Ledger, node: str, message: Mapping[str, Any]) -> list[Instruction]:
+    partition, attempt = int(message.get("partition", -1)), int(message.get("attempt", 0))
+    match message.get("op"):
+        case "feed.claim":
+            return ledger.claimed(node, partition, attempt)
+        case "feed.ask":
+            return ledger.asked(node, partition, attempt)
+        case "feed.released":
+            return ledger.released(node, partition, attempt, int(message["rows"]), unknown=bool(message.get("unknown")))
+        case "feed.drained":
+            return ledger.drained(node, partition, attempt, int(message["rows"]))
+        case "feed.discarded":
+            return ledger.discarded(node, partition)
+        case "feed.spec":
+            return ledger.described(message["spec"])
+        case _:
+            return []
+
+
+def _settle(ledger: Ledger, outcome: Outcome) -> list[Instruction]:
+    """What a feed task returned, in case its node's own message is still under way."""
+    if outcome.state == "drained":
+        return ledger.drained(outcome.node, outcome.partition, 0, outcome.rows)
+    return ledger.discarded(outcome.node, outcome.partition)
+
+
+def _check_numbers(num_epochs: int, feed_timeout: float) -> None:
+    if num_epochs < 0:
+        raise ConfigError(f"num_epochs is {num_epochs}", "Use 1 or more; 0 means one epoch.")
+    if feed_timeout <= 0:
+        raise ConfigError(f"feed_timeout is {feed_timeout}", "Use a number of seconds above 0.")
+
+
+def _spark_error(exc: BaseException) -> FeedError:
+    """One sentence of a failed Spark job; the whole of it is the cause."""
+    lines = [line.strip() for line in str(exc).splitlines() if line.strip()]
+    python = [
+        line for line in lines if not line.startswith(("at ", "File ", "Traceback", "...")) and "Error" in line.partition(":")[0]
+    ]
+    reason = python[-1] if python else (lines[0] if lines else type(exc).__name__)
+    return FeedError(f"Spark could not compute the rows to feed: {reason[:500]}", "The executor's own log has the whole traceback.")
+
+
+@contextlib.contextmanager
+def _job_tag(sc: Any, tag: str) -> Iterator[None]:
+    # Tags, not job groups: a group would overwrite the user's.
+    sc.addJobTag(tag)
+    try:
+        yield
+    finally:
+        sc.removeJobTag(tag)
+
+
+@contextlib.contextmanager
+def _local_property(sc: Any, name: str, value: str) -> Iterator[None]:
+    sc.setLocalProperty(name, value)
+    try:
+        yield
+    finally:
+        sc.setLocalProperty(name, None)

@@ -1,0 +1,217 @@
+"""Who feeds what, of one epoch: a pure state machine. Events come in, instructions come out.
+
+A node may be told END as soon as no row can still reach it: every partition is claimed by some node, and all that this node claimed
+are drained. Waiting for the end of the Spark job instead deadlocks synchronous training on three partitions and two nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+__all__ = ("Conflict", "Grant", "Instruction", "Ledger", "Release", "SendEnd")
+
+
+class _State(StrEnum):
+    HELD = "held"
+    RELEASED = "released"
+    DRAINED = "drained"
+    DISCARDED = "discarded"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendEnd:
+    """Tell a node that its epoch has ended."""
+
+    node: str
+    spec: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grant:
+    """Let a repeated attempt go ahead after dropping its first `rows` rows, or tell it that nothing is left to do."""
+
+    node: str
+    partition: int
+    attempt: int
+    rows: int
+    drained: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """Make a node let go of an earlier attempt."""
+
+    node: str
+    partition: int
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conflict:
+    """Two attempts fed one partition without asking: rows may have been consumed twice."""
+
+    partition: int
+    nodes: tuple[str, str]
+
+
+Instruction = SendEnd | Grant | Release | Conflict
+
+
+@dataclass(slots=True)
+class _Claim:
+    node: str
+    attempt: int
+    state: _State
+    rows: int = 0
+    waiting: tuple[str, int] | None = None
+
+
+class Ledger:
+    """Events of one epoch (`seq`) of `partitions` partitions over `nodes`."""
+
+    def __init__(self, *, seq: int, partitions: int, nodes: Iterable[str], closed: Iterable[str] = ()) -> None:
+        self.seq = seq
+        self.partitions = partitions
+        self._nodes = tuple(nodes)
+        self._closed = set(closed)
+        self._ended: set[str] = set()
+        self._claims: dict[int, _Claim] = {}
+        self._rows: dict[str, int] = dict.fromkeys(self._nodes, 0)
+        self._drained_rows: dict[str, int] = dict.fromkeys(self._nodes, 0)
+        self._cut_short: set[int] = set()
+        self.spec: Mapping[str, Any] | None = None
+
+    # --- what is known
+
+    @property
+    def partitions_done(self) -> int:
+        """Partitions of which no row will come any more."""
+        return sum(claim.state in (_State.DRAINED, _State.DISCARDED) for claim in self._claims.values())
+
+    @property
+    def partitions_discarded(self) -> int:
+        """Partitions that arrived at a node that had already ended, whole or in part."""
+        return len(self._cut_short)
+
+    @property
+    def rows_per_node(self) -> dict[str, int]:
+        """Rows consumed so far."""
+        return {node: max(self._rows[node], self._drained_rows[node]) for node in self._nodes}
+
+    # --- events
+
+    def node_rows(self, node: str, rows: int) -> None:
+        """A node says how many rows of this epoch it has consumed in all."""
+        self._rows[node] = max(self._rows.get(node, 0), rows)
+
+    def claimed(self, node: str, partition: int, attempt: int) -> list[Instruction]:
+        """A first attempt has begun to send."""
+        known = self._claims.get(partition)
+        if known is not None and known.waiting is None and known.state is not _State.RELEASED:
+            if (known.node, known.attempt) == (node, attempt):
+                return []
+            return [Conflict(partition=partition, nodes=(known.node, node))]
+        if known is not None:
+            # A repeated attempt has asked already: this one is late, and its node has to let go.
+            return [Release(node=node, partition=partition, attempt=attempt)]
+        self._claims[partition] = _Claim(node, attempt, _State.HELD)
+        return self._ends()
+
+    def asked(self, node: str, partition: int, attempt: int) -> list[Instruction]:
+        """A repeated attempt wants to send."""
+        claim = self._claims.get(partition)
+        if claim is None:
+            self._claims[partition] = _Claim(node, attempt, _State.HELD)
+            return [Grant(node=node, partition=partition, attempt=attempt, rows=0, drained=False), *self._ends()]
+        if claim.state in (_State.DRAINED, _State.DISCARDED):
+            return [Grant(node=node, partition=partition, attempt=attempt, rows=claim.rows, drained=True)]
+        if claim.state is _State.HELD and claim.node not in self._closed:
+            claim.waiting = (node, attempt)
+            return [Release(node=claim.node, partition=partition, attempt=claim.attempt)]
+        return self._hand_over(partition, claim, node, attempt)
+
+    def released(self, node: str, partition: int, attempt: int, rows: int, *, unknown: bool = False) -> list[Instruction]:
+        """An attempt ended before its rows were all consumed; `rows` were. `unknown`: the node does not hold it any more."""
+        claim = self._claims.get(partition)
+        if claim is None or (claim.node, claim.attempt) != (node, attempt) or claim.state is not _State.HELD:
+            return []
+        if unknown and claim.waiting is None:
+            return []
+        claim.state = _State.RELEASED
+        claim.rows += rows
+        self._drained_rows[node] = self._drained_rows.get(node, 0) + rows
+        if claim.waiting is None:
+            return []
+        return self._hand_over(partition, claim, *claim.waiting)
+
+    def drained(self, node: str, partition: int, attempt: int, rows: int) -> list[Instruction]:
+        """All rows of an attempt were consumed."""
+        claim = self._claims.setdefault(partition, _Claim(node, attempt, _State.HELD))
+        if claim.state in (_State.DRAINED, _State.DISCARDED):
+            return []
+        self._drained_rows[node] = self._drained_rows.get(node, 0) + rows
+        waiting = claim.waiting
+        claim.node, claim.attempt, claim.state, claim.waiting = node, attempt, _State.DRAINED, None
+        claim.rows += rows
+        grants: list[Instruction] = []
+        if waiting is not None:
+            grants.append(Grant(node=waiting[0], partition=partition, attempt=waiting[1], rows=claim.rows, drained=True))
+        return grants + self._ends()
+
+    def discarded(self, node: str, partition: int) -> list[Instruction]:
+        """A partition came to a node that takes no more rows."""
+        claim = self._claims.setdefault(partition, _Claim(node, 0, _State.HELD))
+        if claim.state is not _State.DRAINED:
+            claim.state = _State.DISCARDED
+            self._cut_short.add(partition)
+        return self._ends()
+
+    def node_closed(self, node: str) -> list[Instruction]:
+        """A node takes no more rows; what it held is discarded."""
+        self._closed.add(node)
+        for partition, claim in self._claims.items():
+            if claim.node == node and claim.state is _State.HELD:
+                claim.state = _State.DISCARDED
+                self._cut_short.add(partition)
+        return self._ends()
+
+    def described(self, spec: Mapping[str, Any]) -> list[Instruction]:
+        """A node has seen the first block and describes its elements."""
+        self.spec = self.spec or spec
+        return self._ends()
+
+    def job_ended(self) -> list[Instruction]:
+        """The Spark job is over: whatever was not claimed never comes."""
+        for partition in range(self.partitions):
+            claim = self._claims.setdefault(partition, _Claim("", 0, _State.DISCARDED))
+            if claim.state in (_State.HELD, _State.RELEASED) or not claim.node:
+                claim.state = _State.DISCARDED
+                self._cut_short.add(partition)
+        return self._ends()
+
+    # --- inner
+
+    def _hand_over(self, partition: int, claim: _Claim, node: str, attempt: int) -> list[Instruction]:
+        claim.node, claim.attempt, claim.state, claim.waiting = node, attempt, _State.HELD, None
+        return [Grant(node=node, partition=partition, attempt=attempt, rows=claim.rows, drained=False)]
+
+    def _ends(self) -> list[Instruction]:
+        if len(self._claims) < self.partitions:
+            return []
+        if any(claim.state is _State.RELEASED for claim in self._claims.values()):
+            # Somebody will feed it again, nobody knows where.
+            return []
+        busy = {claim.node for claim in self._claims.values() if claim.state is _State.HELD}
+        instructions: list[Instruction] = []
+        for node in self._nodes:
+            if node in busy or node in self._ended:
+                continue
+            if self.spec is None and busy and not self.rows_per_node[node]:
+                # It needs to know what elements look like, and a node that still has rows will say so.
+                continue
+            self._ended.add(node)
+            instructions.append(SendEnd(node=node, spec=self.spec))
+        return instructions

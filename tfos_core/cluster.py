@@ -21,6 +21,7 @@ from tfos_core.cluster_report import ClusterReport
 from tfos_core.errors import (
     ClusterStateError,
     ConfigError,
+    EnvironmentCheckError,
     FeedError,
     InterruptedRunError,
     NodeError,
@@ -321,7 +322,7 @@ class TFCluster:
     # ---- news from nodes, in the server's thread -----------------------------------------------------------------------------
 
     def _on_registered(self, record: NodeRecord) -> None:
-        registered = self._table.registered(record.name, record.host)
+        # The event goes first: the table wakes the starting thread, whose next event says that the cluster is ready.
         self._emit(
             events.NodeRegistered(
                 node=record.name,
@@ -329,10 +330,11 @@ class TFCluster:
                 host=record.host,
                 port=record.port,
                 pid=record.pid,
-                registered=registered,
+                registered=len(self._plan.slots) - len(self._table.missing()) + 1,
                 expected=len(self._plan.slots),
             )
         )
+        self._table.registered(record.name, record.host)
 
     def _on_message(self, node: str, message: dict[str, Any]) -> None:
         op = str(message.get("op", ""))
@@ -376,7 +378,16 @@ class TFCluster:
 
     def _on_job_end(self, error: str | None) -> None:
         """The Spark job of the node tasks ended; a failure counts when no node told a better one."""
-        if error is not None and not self._closed:
+        if error is None or self._closed:
+            return
+        if "No module named" in error:
+            self._watch.job_failed(
+                EnvironmentCheckError(
+                    f"the executors' Python lacks a module: {error}",
+                    "Point PYSPARK_PYTHON at an environment that has it on every executor, or ship it (--py-files, --archives).",
+                )
+            )
+        else:
             self._watch.job_failed(NodeLostError(f"Spark could not run the node tasks: {error}", "Look at the driver's log."))
 
     def _on_cancel(self, reason: str) -> None:

@@ -6,7 +6,7 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,8 +40,8 @@ class NodeTask:
     slots: tuple[NodeSlot, ...]
     payload: Broadcast[bytes]
 
-    def __call__(self, partition: Iterator[int]) -> Iterator[str]:
-        slot = self.slots[next(partition)]
+    def __call__(self, partition: Iterable[int]) -> Iterator[str]:
+        slot = self.slots[next(iter(partition))]
         kill_orphans()
         config = self._configure(slot)
         link = self._start_supervisor(config)

@@ -56,13 +56,12 @@ class NodeTable:
 
     # ---- changes -----------------------------------------------------------------------------------------------------------
 
-    def registered(self, name: str, host: str) -> int:
-        """A node has registered; returns how many have."""
+    def registered(self, name: str, host: str) -> None:
+        """A node has registered."""
         with self._changed:
             node = self._nodes[name]
             node.state, node.host, node.connected = NodeState.REGISTERED, host, True
             self._changed.notify_all()
-            return sum(other.state is not NodeState.EXPECTED for other in self._nodes.values())
 
     def running(self, name: str) -> None:
         """The node's process was started."""

@@ -126,7 +126,7 @@ class Supervisor:
             return
         if other.is_alive():
             raise ConfigError(
-                f"the executor already serves {other.node} of cluster {other.generation}, so {self._config.name} can not live there",
+                f"the executor already serves {other.node} of cluster {other.generation}, so {self._config.name} can not be there",
                 "Give each node an executor of its own: spark.task.cpus = spark.executor.cores; shut down other clusters first.",
             )
 

@@ -12,6 +12,7 @@ The names are those of the 2022 API. What differs from it is in docs/differences
 from __future__ import annotations
 
 import logging
+import secrets
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -136,6 +137,8 @@ class TFCluster:
         self._error: TfosError | None = None
         self._closed = False
         self._report = ClusterReport()
+        # Feed tasks and nodes compare it, so that rows never reach a node that an earlier cluster left behind.
+        self._generation = secrets.token_hex(8)
 
     # ---- start -------------------------------------------------------------------------------------------------------------
 
@@ -163,6 +166,7 @@ class TFCluster:
                 self._sc,
                 self._server,
                 self._options,
+                generation=self._generation,
                 input_mode=self._input_mode,
                 timeout=timeout,
                 release_port=release_port,
@@ -196,7 +200,9 @@ class TFCluster:
         if self._input_mode is InputMode.SPARK:
             from tfos_core.feed.coordinator import FeedCoordinator
 
-            self._feed = FeedCoordinator([slot.name for slot in self._plan.fed], self._server.send, self._emit)
+            self._feed = FeedCoordinator(
+                [slot.name for slot in self._plan.fed], self._server.send, self._emit, generation=self._generation
+            )
         host, port = self._server.start()
         self._emit(events.ReservationServerStarted(host=host, port=port, expected=tuple(names), timeout_s=timeout))
 

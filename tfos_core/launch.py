@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import secrets
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -48,6 +47,7 @@ def new_cluster_config(
     server: Server,
     options: ClusterOptions,
     *,
+    generation: str,
     input_mode: InputMode,
     timeout: float,
     release_port: bool,
@@ -55,7 +55,6 @@ def new_cluster_config(
     cores: int,
 ) -> ClusterConfig:
     """What every node of a new cluster is told."""
-    generation = secrets.token_hex(8)
     host, port = server.address
     threads_chosen = sc.getConf().get("spark.executorEnv.OMP_NUM_THREADS", None) is not None
     return ClusterConfig(

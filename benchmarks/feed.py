@@ -59,7 +59,7 @@ def _parse() -> argparse.Namespace:
 def _scaled(rows: int, options: argparse.Namespace) -> int:
     """Rows times the scale, in whole partitions."""
     partitions: int = options.partitions
-    return max(1, round(rows * options.scale / partitions)) * partitions
+    return max(1, int(rows * options.scale / partitions)) * partitions
 
 
 def _run_shape(spark: Any, shape: Shape, upstream: Upstream | None, options: argparse.Namespace) -> list[Measurement]:

@@ -38,6 +38,9 @@ _CLOSE_S = 1.0
 class Client:
     """Connects, proves itself and the server, and stays connected until `close`. All methods may be used from any thread.
 
+    A thread of its own takes from the socket whatever comes, so that the server's kernel never finds a living node that does not
+    read, which it would give up like a dead one (see tcp.py).
+
     Args:
         server_addr: what `Server.start` returned.
         secret: the server's secret; default is to find it when the server is in this process.
@@ -66,17 +69,21 @@ class Client:
         self._right = right
         self._timeout = timeout
         self._sending = threading.Lock()
-        # Guards what follows. One thread at a time reads the socket, for all who wait here.
+        # Guards what follows.
         self._changed = threading.Condition()
-        self._reading = False
         self._ended: ReservationError | None = None
         self._inbox: deque[Message] = deque()
         self._answers: dict[int, Message] = {}
         self._calls = 0
         self._registered = False
-        self._cluster: list[NodeRecord] | None = None
+        self._cluster: Message | None = None
         self._sock, self._channel, early = open_channel(self._address, found, right, timeout)
-        self._take(early)
+        # Readable while there is something for receive_available.
+        self._ready_in, self._ready_out = socket.socketpair()
+        self._ready_in.setblocking(False)
+        self._ready_out.setblocking(False)
+        self._reader = threading.Thread(target=self._read_all, args=(early,), name="tfos-reservation-client", daemon=True)
+        self._reader.start()
 
     def register(self, record: NodeRecord | Mapping[str, Any]) -> None:
         """Become a node of the cluster.
@@ -100,7 +107,7 @@ class Client:
         if not self._registered and self._cluster is None:
             self._send({"op": str(Op.AWAIT)})
         waited = f"the cluster was not complete within {timeout:g} s"
-        return list(self._wait_for(lambda: self._cluster, time.monotonic() + timeout, waited))
+        return _records(self._wait_for(lambda: self._cluster, time.monotonic() + timeout, waited))
 
     def get_reservations(self) -> list[NodeRecord]:
         """The nodes that have registered so far, in the order of their executor ids."""
@@ -141,29 +148,21 @@ class Client:
     def receive_available(self) -> list[Message]:
         """The messages that are there; never waits. For loops that watch `fileno()`.
 
-        Look once before the first wait: messages that came with an answer to an earlier call were read already, and make the
-        socket readable no more.
-
         Raises:
             ChannelClosedError: the connection is closed, and everything that came before was given out.
         """
-        while True:
-            with self._changed:
-                if self._reading or self._ended is not None:
-                    break
-                self._reading = True
-            if not self._read(time.monotonic()):
-                break
         with self._changed:
             messages = list(self._inbox)
             self._inbox.clear()
-            if not messages and self._ended is not None:
+            if self._ended is None:
+                self._set_ready(False)
+            elif not messages:
                 raise _again(self._ended)
             return messages
 
     def fileno(self) -> int:
-        """The socket's file descriptor; -1 once closed."""
-        return self._sock.fileno()
+        """A file descriptor that is readable while there are messages, or the end, for `receive_available`; -1 once closed."""
+        return self._ready_in.fileno()
 
     def close(self) -> None:
         """Close the connection once the server has everything that was sent; threads that wait on it get ChannelClosedError.
@@ -171,17 +170,17 @@ class Client:
         Takes at most about 2 seconds, when the server does not react. Again is no error.
         """
         with self._changed:
-            was_open = self._ended is None
-            self._ended = self._ended or ChannelClosedError(f"the connection to {self._where} was closed on this side")
-            self._changed.notify_all()
-        if was_open:
-            self._linger(time.monotonic() + _CLOSE_S)
+            self._end(ChannelClosedError(f"the connection to {self._where} was closed on this side"))
+        # Closing a socket with unread data in it resets the connection, and what the kernel had not sent yet is lost with it. So
+        # say that nothing more comes, and let the reader read to the end.
+        _shutdown(self._sock, socket.SHUT_WR)
+        self._reader.join(_CLOSE_S)
         _shutdown(self._sock, socket.SHUT_RDWR)
-        # The file descriptor must not be given to somebody else while other threads still wait on it.
-        with self._changed:
-            self._changed.wait_for(lambda: not self._reading, _CLOSE_S)
+        self._reader.join(_CLOSE_S)
+        # The file descriptor must not be given to somebody else while another thread still sends on it.
         held = self._sending.acquire(timeout=_CLOSE_S)
-        close_quietly(self._sock)
+        for sock in (self._sock, self._ready_in, self._ready_out):
+            close_quietly(sock)
         if held:
             self._sending.release()
 
@@ -190,26 +189,6 @@ class Client:
 
     def __exit__(self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None) -> None:
         self.close()
-
-    def _linger(self, deadline: float) -> None:
-        """Say that nothing more comes, and read to the end.
-
-        Closing a socket with unread data in it resets the connection, and what the kernel had not sent yet is lost with it.
-        """
-        _shutdown(self._sock, socket.SHUT_WR)
-        with self._changed:
-            if not self._changed.wait_for(lambda: not self._reading, seconds_left(deadline)):
-                return
-            self._reading = True
-        try:
-            while wait_ready(self._sock, deadline=deadline) and self._sock.recv(RECEIVE_BYTES):
-                pass
-        except OSError:
-            return
-        finally:
-            with self._changed:
-                self._reading = False
-                self._changed.notify_all()
 
     def _call(self, op: Op, **values: Any) -> Message:
         with self._changed:
@@ -253,56 +232,72 @@ class Client:
         return ChannelClosedError(f"{self._where} did not take a message within {self._timeout:g} s")
 
     def _wait_for(self, find: Callable[[], T | None], deadline: float | None, waited: str) -> T:
-        """Wait until `find` gives something, reading the socket if nobody else does."""
-        while True:
-            with self._changed:
-                while (found := find()) is None:
-                    if self._ended is not None:
-                        raise _again(self._ended)
-                    if not self._reading:
-                        self._reading = True
-                        break
-                    if not self._changed.wait(seconds_left(deadline)):
-                        raise ReservationTimeoutError(waited)
-                else:
-                    return found
-            if not self._read(deadline):
-                raise ReservationTimeoutError(waited)
+        """Wait until `find` gives something."""
+        with self._changed:
+            while (found := find()) is None:
+                if self._ended is not None:
+                    raise _again(self._ended)
+                left = seconds_left(deadline)
+                if left == 0:
+                    raise ReservationTimeoutError(waited)
+                self._changed.wait(left)
+            return found
 
-    def _read(self, deadline: float | None) -> bool:
-        """Read once, as the one reading thread, and give up that role; False when nothing came before the deadline."""
-        messages: list[Message] = []
-        error: ReservationError | None = None
-        readable = True
+    def _read_all(self, messages: Sequence[Message]) -> None:
+        """The reader's thread: until the server closes, or the connection breaks."""
         try:
-            readable = wait_ready(self._sock, deadline=deadline)
-            data = self._sock.recv(RECEIVE_BYTES) if readable else b""
-            if readable and not data:
-                error = ChannelClosedError(f"{self._where} closed the connection")
-            for message in self._channel.receive(data):
-                messages.append(message)  # noqa: PERF402 - those before a bad frame must not be lost with it
-        except (BlockingIOError, InterruptedError):
-            pass
+            with self._changed:
+                self._take(messages)
+            while wait_ready(self._sock, deadline=None):
+                data = self._sock.recv(RECEIVE_BYTES)
+                if not data:
+                    raise ChannelClosedError(f"{self._where} closed the connection")
+                self._dispatch(data)
         except OSError as exc:
-            error = ChannelClosedError(f"the connection to {self._where} is broken: {exc.strerror or exc}")
+            error: ReservationError = ChannelClosedError(f"the connection to {self._where} is broken: {exc.strerror or exc}")
         except ProtocolError as exc:
             error = ProtocolError(f"{self._where} broke the protocol: {exc}", exc.hint)
-        finally:
-            with self._changed:
-                self._reading = False
-                self._ended = self._ended or error
-                self._take(messages)
+        except ReservationError as exc:
+            error = exc
+        else:
+            return
+        with self._changed:
+            self._end(error)
+
+    def _dispatch(self, data: bytes) -> None:
+        with self._changed:
+            if self._ended is not None:
+                return
+            try:
+                # Those before a bad frame must not be lost with it.
+                for message in self._channel.receive(data):
+                    self._take([message])
+            finally:
                 self._changed.notify_all()
-        return readable
+
+    def _end(self, error: ReservationError) -> None:
+        self._ended = self._ended or error
+        self._set_ready(True)
+        self._changed.notify_all()
+
+    def _set_ready(self, ready: bool) -> None:
+        with contextlib.suppress(OSError):  # it is full, empty, or closed already
+            if ready:
+                self._ready_out.send(b"\0")
+            else:
+                while self._ready_in.recv(4096):
+                    pass
 
     def _take(self, messages: Sequence[Message]) -> None:
         for message in messages:
             if isinstance(call := message.get("call"), int) and message["op"] in _ANSWERS:
                 self._answers[call] = message
             elif message["op"] == Op.CLUSTER:
-                self._cluster = _records(message)
+                self._cluster = message
             else:
                 self._inbox.append(message)
+                if len(self._inbox) == 1:
+                    self._set_ready(True)
 
 
 _ANSWERS = frozenset({Op.REGISTERED, Op.REFUSED, Op.RESERVATIONS, Op.STOPPING})

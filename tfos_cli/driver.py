@@ -24,6 +24,7 @@ from tfos_core.shim.channel import ChannelDescriptor, FollowerChannel
 from tfos_core.shim.job import Engine, Job
 from tfos_core.shim.record import RecordWriter
 from tfos_core.shim.redaction import Redactor
+from tfos_core.shim.scratch import remove_later
 from tfos_core.shim.status import ProcessIdentity, RunState
 from tfos_core.shim.watch import ParentWatch
 
@@ -41,6 +42,7 @@ class Follower:
         self._plan = plan
         self._job: Job | None = None
         self._reason: str | None = None
+        self.is_gone = False
         self._lock = threading.Lock()
 
     def attach(self, job: Job) -> None:
@@ -61,6 +63,7 @@ class Follower:
 
     def gone(self) -> None:
         """The follower died. A detached run goes on without it; any other ends, because nobody could stop it any more."""
+        self.is_gone = True
         _close_output()
         self._remove_channel()
         if not self._plan.detached:
@@ -103,7 +106,10 @@ def run_plan(plan: JobPlan, *, engine: Engine, environ: Mapping[str, str]) -> Ex
         stack.enter_context(ParentWatch(job.driver_lost))
         stack.enter_context(_StopSignals(follower))
         follower.attach(job)
-        return job.run()
+        code = job.run()
+        if follower.is_gone:
+            remove_later(Path(plan.run_folder), os.getppid())
+        return code
 
 
 def start_spark(plan: JobPlan) -> Any:

@@ -227,7 +227,7 @@ class Follower:
         try:
             data = json.loads(line)
             if isinstance(data, dict) and data.get("op") == "output":
-                self._renderer.on_node_lines(str(data["node"]), [str(entry) for entry in data["lines"]])
+                self._renderer.on_node_lines(str(data["node"]), [str(entry) for entry in data["lines"]], self._view)
                 return
             parsed = events.parse_line(line)
         except (ValueError, KeyError, TypeError):

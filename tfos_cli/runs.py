@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tfos_core.errors import ConfigError
 from tfos_core.shim.record import EVENTS_FILE, NODES_FOLDER
-from tfos_core.shim.status import RunState, RunStatus, read_status, write_status
+from tfos_core.shim.status import ProcessIdentity, RunState, RunStatus, read_status, write_status
 
 __all__ = ("HOME_VARIABLE", "Run", "RunStore")
 
@@ -118,7 +118,15 @@ class RunStore:
             run = self._make_folder(f"{name}-{moment:%Y%m%d-%H%M%S}")
             write_status(
                 run.folder,
-                RunStatus(run_id=run.id, name=name, state=RunState.SUBMITTING, started=round(started, 3), master=master),
+                RunStatus(
+                    run_id=run.id,
+                    name=name,
+                    state=RunState.SUBMITTING,
+                    started=round(started, 3),
+                    master=master,
+                    # from the first moment, so that nobody takes the run for an abandoned one
+                    follower=ProcessIdentity.of(os.getpid()),
+                ),
             )
         except OSError as exc:
             raise ConfigError(

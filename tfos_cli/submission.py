@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,12 +21,17 @@ from tfos_cli.submit.errors import SubmitError
 from tfos_cli.submit.preparation import Preparation, prepare
 from tfos_cli.submit.resolved_text import resolved_yaml
 from tfos_cli.ui.progress import Renderer
-from tfos_core.shim.status import RunStatus
+from tfos_core.errors import ConfigError
+from tfos_core.exit_codes import ExitCode
+from tfos_core.shim.record import RecordWriter
+from tfos_core.shim.redaction import Redactor
+from tfos_core.shim.scratch import SCRATCH_NAMES
+from tfos_core.shim.status import RunState, RunStatus
 
 if TYPE_CHECKING:
     from tfos_cli.spec.loader import ResolvedSpec
 
-__all__ = ("Submission", "follow_detached", "follow_here", "start_timeout_s", "submit")
+__all__ = ("Submission", "follow_detached", "follow_here", "start_timeout_s", "submit", "sweep")
 
 #: From the start of spark-submit to a SparkContext. A Master that answers does so in seconds; a queue of YARN may take its time.
 _STANDALONE_START_S = 40.0
@@ -54,6 +60,7 @@ def submit(resolved: ResolvedSpec, store: RunStore, environ: Mapping[str, str], 
         ConfigError: the spec asks for what can not be submitted, or the record can not be written.
     """
     spec = resolved.spec
+    sweep(store)
     run = store.create(spec.name, master=_master_shown(resolved))
     try:
         prepared = prepare(
@@ -86,6 +93,30 @@ def submit(resolved: ResolvedSpec, store: RunStore, environ: Mapping[str, str], 
     return Submission(run, prepared, launch)
 
 
+def sweep(store: RunStore) -> None:
+    """Finish the records of runs whose follower and driver were both killed, and remove what they left behind."""
+    for run in store.all():
+        if not any((run.folder / name).exists() for name in SCRATCH_NAMES):
+            continue
+        try:
+            status = run.status()
+        except ConfigError:
+            continue  # damaged: it may be anything, so it is left alone
+        if not run.is_abandoned(status):
+            continue
+        with RecordWriter(run.folder, Redactor(())) as record:
+            record.update(
+                state=RunState.FINISHED,
+                status="failed",
+                exit_code=int(ExitCode.INFRASTRUCTURE),
+                error="tfos and the driver of this run were killed",
+                ended=round(time.time(), 3),
+            )
+        for name in SCRATCH_NAMES:
+            path = run.folder / name
+            shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+
+
 def follow_here(submission: Submission, renderer: Renderer) -> RunStatus:
     """Follow a run in this process until it has ended."""
     return Follower(submission.run, submission.launch, renderer).follow()
@@ -116,7 +147,8 @@ def follow_detached(submission: Submission) -> None:
     except subprocess.TimeoutExpired:
         child.kill()
         child.communicate()
-    if run.status().follower is None:
+    follower = run.status().follower
+    if follower is None or follower.pid != child.pid:
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(_DETACH_TIMEOUT_S)
         submission.prepared.clean()

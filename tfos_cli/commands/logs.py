@@ -49,9 +49,8 @@ def command(console: Console, /, run_id: str, node: str | None, follow: bool) ->
             show(file.name, rest)
         file.close()
     if not show.count:
-        console.note(
-            f"{node or 'no node'} has printed {'nothing' if node else 'anything'} {'' if run.status().is_finished else 'yet'}"
-        )
+        yet = "" if run.status().is_finished else " yet"
+        console.note(f"{node} has printed nothing{yet}" if node else f"no node has printed anything{yet}")
 
 
 class _Printer:

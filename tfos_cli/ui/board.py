@@ -13,7 +13,7 @@ from rich.text import Text
 
 from tfos_cli.ui import outcome
 from tfos_cli.ui.console import Console, Verbosity
-from tfos_cli.ui.progress import is_first_node, is_worth_showing, printable
+from tfos_cli.ui.progress import is_worth_showing, printable
 from tfos_cli.ui.run_view import FeedView, NodePhase, NodeView, Phase, RunView
 from tfos_core import events
 
@@ -62,11 +62,11 @@ class Board:
         elif self._console.verbosity >= Verbosity.VERBOSE:
             self._live.console.print(Text(line, style="dim"))
 
-    def on_node_lines(self, node: str, lines: list[str]) -> None:
+    def on_node_lines(self, node: str, lines: list[str], view: RunView) -> None:
         """What the first node prints, or every node with -v, above the board."""
         everything = self._console.verbosity >= Verbosity.VERBOSE
         for line in lines:
-            if everything or (is_first_node(node) and is_worth_showing(line)):
+            if everything or (node == view.first_node and is_worth_showing(line)):
                 self._print(f"{node} | {printable(line)}")
 
     def say(self, text: str) -> None:

@@ -9,7 +9,6 @@ from tfos_cli.ui import outcome
 from tfos_cli.ui.console import Console, Verbosity
 from tfos_cli.ui.run_view import RunView
 from tfos_core import events
-from tfos_core.topology import Role
 
 __all__ = (
     "JsonLines",
@@ -17,7 +16,6 @@ __all__ = (
     "Renderer",
     "Silent",
     "choose_renderer",
-    "is_first_node",
     "is_worth_showing",
     "plain_line",
     "printable",
@@ -50,7 +48,7 @@ class Renderer(Protocol):
     def on_driver_line(self, stream: str, line: str) -> None:
         """The driver or spark-submit printed a line."""
 
-    def on_node_lines(self, node: str, lines: list[str]) -> None:
+    def on_node_lines(self, node: str, lines: list[str], view: RunView) -> None:
         """A node printed lines."""
 
     def say(self, text: str) -> None:
@@ -91,7 +89,7 @@ class JsonLines:
         """Everything of the driver's is for people."""
         self._console.detail(line)
 
-    def on_node_lines(self, node: str, lines: list[str]) -> None:
+    def on_node_lines(self, node: str, lines: list[str], view: RunView) -> None:
         """Only in the logs."""
 
     def say(self, text: str) -> None:
@@ -117,7 +115,7 @@ class Silent:
     def on_driver_line(self, stream: str, line: str) -> None:
         """Nothing."""
 
-    def on_node_lines(self, node: str, lines: list[str]) -> None:
+    def on_node_lines(self, node: str, lines: list[str], view: RunView) -> None:
         """Nothing."""
 
     def say(self, text: str) -> None:
@@ -160,11 +158,11 @@ class PlainLines:
         else:
             self._console.detail(line)
 
-    def on_node_lines(self, node: str, lines: list[str]) -> None:
+    def on_node_lines(self, node: str, lines: list[str], view: RunView) -> None:
         """The user's prints of the first node, or of all with -v, on stdout with the node in front."""
         everything = self._console.verbosity >= Verbosity.VERBOSE
         for line in lines:
-            if everything or (is_first_node(node) and is_worth_showing(line)):
+            if everything or (node == view.first_node and is_worth_showing(line)):
                 self._console.result(f"{node} | {printable(line)}")
 
     def say(self, text: str) -> None:
@@ -177,11 +175,6 @@ class PlainLines:
     def finish(self, view: RunView) -> None:
         """The result, and what to do next."""
         outcome.show(self._console, view)
-
-
-def is_first_node(node: str) -> bool:
-    """Whether this node speaks for the cluster: the chief or master, else worker 0."""
-    return node in (f"{Role.CHIEF}:0", f"{Role.MASTER}:0", f"{Role.WORKER}:0")
 
 
 def is_worth_showing(line: str) -> bool:
@@ -236,7 +229,7 @@ def _node_line(event: events.Event) -> str:
 
 
 def _feed_line(event: events.FeedProgress | events.FeedFinished) -> str:
-    epoch = f"epoch {event.epoch} of {event.epochs}"
+    epoch = f"epoch {event.epoch + 1} of {event.epochs}"
     nodes = ", ".join(f"{name} {rows}" for name, rows in event.rows_per_node.items())
     if isinstance(event, events.FeedProgress):
         done = f"{event.partitions_done} of {event.partitions} partitions"

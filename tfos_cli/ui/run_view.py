@@ -8,6 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from tfos_core import events
+from tfos_core.topology import Role
 
 __all__ = ("FeedView", "NodePhase", "NodeView", "Phase", "RunView", "apply", "replay")
 
@@ -53,7 +54,7 @@ class NodeView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeedView:
-    """How far the feeding has come. `rows` are those of the epoch."""
+    """How far the feeding has come. `epoch` counts from 1, as people do; `rows` are those of the epoch."""
 
     epoch: int
     epochs: int
@@ -102,6 +103,12 @@ class RunView:
     def registered(self) -> int:
         """How many nodes have registered at some time."""
         return len(self.nodes) - len(self.missing)
+
+    @property
+    def first_node(self) -> str:
+        """The node that speaks for the cluster: the chief or master, else worker 0."""
+        names = (f"{Role.CHIEF}:0", f"{Role.MASTER}:0", f"{Role.WORKER}:0")
+        return next((name for name in names if name in self._by_name), names[-1])
 
     def node(self, name: str) -> NodeView | None:
         """The node of that name, when it is known."""
@@ -212,7 +219,7 @@ def _feed(state: RunView, event: events.FeedProgress | events.FeedFinished) -> R
         state = _change(state, name, rows=rows)
     if isinstance(event, events.FeedProgress):
         feed = FeedView(
-            epoch=event.epoch,
+            epoch=event.epoch + 1,
             epochs=event.epochs,
             partitions_done=event.partitions_done,
             partitions=event.partitions,
@@ -221,14 +228,14 @@ def _feed(state: RunView, event: events.FeedProgress | events.FeedFinished) -> R
         )
         return replace(state, feed=feed, phase=Phase.FEEDING)
     feed = FeedView(
-        epoch=event.epoch,
+        epoch=event.epoch + 1,
         epochs=event.epochs,
         partitions_done=event.partitions,
         partitions=event.partitions,
         rows=event.rows,
         rows_per_s=event.rows / event.seconds if event.seconds > 0 else 0.0,
     )
-    last = event.epoch >= event.epochs
+    last = event.epoch + 1 >= event.epochs
     return replace(state, feed=feed, rows_fed=state.rows_fed + event.rows, phase=Phase.FED if last else Phase.FEEDING)
 
 

@@ -11,6 +11,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 from tfos_core import events
@@ -22,6 +23,7 @@ from tfos_core.options import ClusterOptions
 from tfos_core.shim import usercode
 from tfos_core.shim.errors import DriverLostError, SubmissionError
 from tfos_core.shim.record import RecordWriter
+from tfos_core.shim.scratch import keep_export
 from tfos_core.shim.status import RunState
 from tfos_core.topology import InputMode
 
@@ -287,8 +289,19 @@ class Job:
             timings=progress.timings | {"total_s": total},
             rows_fed=progress.rows_fed,
             rows_per_node=progress.rows_per_node,
-            exports=progress.exports,
+            exports=self._kept_exports(),
         )
+
+    def _kept_exports(self) -> tuple[str, ...]:
+        folder = Path(self._plan.run_folder)
+        kept = []
+        for path in self._progress.exports:
+            try:
+                kept.append(keep_export(folder, path))
+            except OSError:
+                logger.warning("%s could not be moved out of Spark's scratch", path, exc_info=True)
+                kept.append(path)
+        return tuple(kept)
 
     def _first_failure(self, error: BaseException | None) -> dict[str, Any] | None:
         """The node that failed first, or the driver when the failure happened there."""

@@ -12,6 +12,7 @@ from typing import Literal
 from tfos_cli.spec.loader import ResolvedSpec
 from tfos_cli.spec.masters import MasterKind, is_loopback, master_kind, standalone_hosts
 from tfos_cli.spec.model import JobSpec
+from tfos_cli.spec.places import below
 from tfos_cli.spec.problems import shown
 from tfos_cli.spec.values import memory_bytes, property_bytes
 
@@ -97,7 +98,7 @@ class Case:
 
     def file(self, text: str) -> Path:
         """A path of the spec, which is relative to the spec's folder."""
-        return self.resolved.folder / Path(text).expanduser()
+        return below(self.resolved.folder, text)
 
     def value_of(self, field: str) -> object:
         """The value of a dotted key of the spec's own."""

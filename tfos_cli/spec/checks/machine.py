@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tfos_cli.spec.checks.finding import Case, Finding, Findings, Level
 from tfos_cli.spec.overrides import ENVIRONMENT_NAMES, SET_PREFIX
+from tfos_cli.spec.places import below
 from tfos_cli.spec.problems import did_you_mean
 from tfos_cli.spec.values import is_secret_name
 
@@ -36,7 +37,7 @@ def platform(case: Case) -> Findings:
 def run_folder(case: Case) -> Findings:
     """The record of a run is written before anything is submitted."""
     home = case.environ.get("TFOS_HOME") or ""
-    folder = Path(home or "~/.tfos").expanduser()
+    folder = below(Path.cwd(), home or "~/.tfos")
     existing = folder
     while not os.path.lexists(existing) and existing != existing.parent:
         existing = existing.parent

@@ -117,7 +117,10 @@ def _read(file: str) -> tuple[list[Setting], list[Problem]]:
         raise _file_error(file, exc.message, exc.line, exc.hint) from None
     if located.value is None:
         raise _file_error(
-            file, "the file is empty, expected the keys of a job spec", None, "`tfos init` writes a spec to start from."
+            file,
+            "the file is empty, expected the keys of a job spec",
+            None,
+            "The folder jobspecs of the tfos repository has specs to start from.",
         )
     if not isinstance(located.value, dict):
         given = shown(located.value, ())
@@ -130,7 +133,9 @@ def _text_of(file: str) -> str:
         with Path(file).open("rb") as stream:
             content = stream.read(MOST_BYTES + 1)
     except FileNotFoundError:
-        raise _file_error(file, "there is no such file", None, "`tfos init` writes a spec to start from.") from None
+        raise _file_error(
+            file, "there is no such file", None, "The folder jobspecs of the tfos repository has specs to start from."
+        ) from None
     except IsADirectoryError:
         raise _file_error(file, "this is a folder, expected a spec file", None, "") from None
     except (OSError, ValueError) as exc:

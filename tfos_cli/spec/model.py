@@ -119,7 +119,7 @@ class JobSpec(Section):
     )
     data: Data | None = Field(default=None, description="What is read. Default null.")
     stream: Stream | None = Field(default=None, description="A stream of rows instead of `data`. Default null.")
-    infer: Infer | None = Field(default=None, description="Batch inference, for `tfos infer`. Default null.")
+    infer: Infer | None = Field(default=None, description="Batch inference with a SavedModel. Default null.")
     environment: Environment = Field(default_factory=Environment, description="Python environment and environment variables.")
     restart: Restart = Field(default_factory=Restart, description="What happens after an infrastructure failure.")
     spark: Spark = Field(default_factory=Spark, description="How the job is submitted.")

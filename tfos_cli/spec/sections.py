@@ -111,7 +111,7 @@ class InferOutput(Section):
 
 
 class Infer(Section):
-    """Batch inference with a SavedModel (`tfos infer`)."""
+    """Batch inference with a SavedModel."""
 
     export_dir: str = Field(min_length=1, description="SavedModel folder or URL, relative to the spec.")
     signature_def_key: str = Field(default="serving_default", description="Signature that is called. Default `serving_default`.")

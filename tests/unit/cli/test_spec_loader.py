@@ -33,7 +33,7 @@ def problems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Problems:
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match=r"nowhere\.yaml: there is no such file") as caught:
         load_spec(tmp_path / "nowhere.yaml")
-    assert "tfos init" in (caught.value.hint or "")
+    assert "jobspecs" in (caught.value.hint or "")
 
 
 def test_a_folder_is_no_spec(tmp_path: Path) -> None:

@@ -1,11 +1,10 @@
-"""Addresses and ports of this host; never asks the network to learn them."""
+"""The port of a node, held from before it is announced until the node ends."""
 
 from __future__ import annotations
 
-import os
 import socket
 
-__all__ = ("hold_port", "local_address_of")
+__all__ = ("hold_port",)
 
 
 def hold_port() -> socket.socket:
@@ -23,10 +22,3 @@ def hold_port() -> socket.socket:
         holder.close()
         raise
     return holder
-
-
-def local_address_of(fd: int) -> str:
-    """The address of this host that the connection behind `fd` uses: what the driver can reach, peers can reach."""
-    with socket.socket(fileno=os.dup(fd)) as connection:
-        address = connection.getsockname()[0]
-    return str(address)

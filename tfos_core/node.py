@@ -67,9 +67,9 @@ class NodeTask:
 
     def _start_supervisor(self, config: NodeConfig) -> Link:
         link, child_fd = link_pair()
-        log = f"tfos-{config.slot.role}-{config.slot.index}-supervisor.log"
+        log = _supervisor_log(config)
         try:
-            with Path(log).open("ab") as output:
+            with log.open("ab") as output:
                 detaching = subprocess.Popen(
                     [config.python, "-m", "tfos_core.supervisor", str(child_fd)],
                     stdin=subprocess.DEVNULL,
@@ -86,9 +86,7 @@ class NodeTask:
             os.close(child_fd)
         if status := detaching.wait(_DETACH_TIMEOUT_S):
             link.close()
-            raise ConfigError(
-                f"the supervisor of {config.name} ended with code {status} at its start", f"See {config.working_dir}/{log}."
-            )
+            raise ConfigError(f"the supervisor of {config.name} ended with code {status} at its start: {_last_lines(log)}")
         return link
 
     def _follow(self, link: Link, config: NodeConfig) -> None:
@@ -96,8 +94,24 @@ class NodeTask:
         try:
             message: dict[str, Any] = link.receive()
         except ChannelClosedError as exc:
-            raise NodeFailedError(f"the supervisor of {config.name} ended without a word", node=config.name) from exc
+            raise NodeFailedError(
+                f"the supervisor of {config.name} ended without a word; its last lines: {_last_lines(_supervisor_log(config))}",
+                node=config.name,
+            ) from exc
         if message["op"] == "ended" and not message["ok"]:
             raise NodeFailedError(
                 f"{config.name} failed: {message['error']}", node=config.name, remote_traceback=message.get("traceback", "")
             )
+
+
+def _supervisor_log(config: NodeConfig) -> Path:
+    return Path(config.working_dir) / f"tfos-{config.slot.role}-{config.slot.index}-supervisor.log"
+
+
+def _last_lines(log: Path, *, most: int = 5) -> str:
+    """The end of a log in one line; the folder it lies in may be gone when somebody looks."""
+    try:
+        lines = log.read_text(errors="replace").splitlines()
+    except OSError as exc:
+        return f"({exc})"
+    return " | ".join(line.strip() for line in lines[-most:]) or "(none)"

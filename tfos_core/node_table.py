@@ -78,7 +78,7 @@ class NodeTable:
             self._changed.notify_all()
 
     def ended(self, name: str, outcome: Outcome, last_lines: tuple[str, ...] = ()) -> NodeFailure | None:
-        """The node's process ended; returns the failure when it is the first news of one from this node."""
+        """The node's process ended; returns the failure when it ended badly and that is news."""
         with self._changed:
             node = self._nodes[name]
             if node.state in (NodeState.ENDED, NodeState.FAILED):

@@ -56,6 +56,7 @@ class Supervisor:
         self._port_holder: socket.socket | None = None
         self._refusal: Refusal | None = None
         self._process: subprocess.Popen[bytes] | None = None
+        self._process_fd: int | None = None
         self._link: Link | None = None
         self._output: OutputRelay | None = None
         self._reported: dict[str, Any] | None = None
@@ -135,7 +136,6 @@ class Supervisor:
         self._client = Client(
             (cluster.server_host, cluster.server_port), secret=bytes.fromhex(cluster.secret), right=Right.REGISTER, timeout=30.0
         )
-        host = net.local_address_of(self._client.fileno())
         self._port_holder = net.hold_port()
         self._cleanup.callback(self._port_holder.close)
         self._client.register(
@@ -143,7 +143,7 @@ class Supervisor:
                 executor_id=slot.executor_id,
                 role=slot.role,
                 index=slot.index,
-                host=host,
+                host=self._client.local_host,
                 port=self._port_holder.getsockname()[1],
                 pid=os.getpid(),
                 generation=cluster.generation,
@@ -205,9 +205,9 @@ class Supervisor:
 
     def _watch_process(self, pid: int) -> None:
         if hasattr(os, "pidfd_open"):
-            fd = os.pidfd_open(pid)
-            self._cleanup.callback(os.close, fd)
-            self._selector.register(fd, selectors.EVENT_READ, self._on_process_end)
+            self._process_fd = os.pidfd_open(pid)
+            self._cleanup.callback(os.close, self._process_fd)
+            self._selector.register(self._process_fd, selectors.EVENT_READ, self._on_process_end)
 
     # ---- what may happen ---------------------------------------------------------------------------------------------------
 
@@ -276,6 +276,8 @@ class Supervisor:
 
     def _on_process_end(self) -> None:
         assert self._process is not None
+        if self._process_fd is not None:
+            self._selector.unregister(self._process_fd)
         status = self._process.wait()
         kill_descendants(os.getpid())
         while self._link is not None and self._link.wait(0):

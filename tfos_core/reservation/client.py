@@ -160,6 +160,11 @@ class Client:
                 raise _again(self._ended)
             return messages
 
+    @property
+    def local_host(self) -> str:
+        """The address of this host that the server sees: what the driver can reach, the other nodes can reach."""
+        return str(self._sock.getsockname()[0])
+
     def fileno(self) -> int:
         """A file descriptor that is readable while there are messages, or the end, for `receive_available`; -1 once closed."""
         return self._ready_in.fileno()

@@ -29,6 +29,8 @@ Stream = Literal["stdout", "stderr"]
 LineSink = Callable[[Stream, str], None]
 
 _KEPT_LINES = 400
+#: Not psutil.wait_procs: it reaps our own child, whose exit code would be lost for `Popen`.
+_LOOK_EVERY_S = 0.05
 _LONGEST_LINE_BYTES = 64 * 1024
 #: What Spark and Java print around the line that says what is wrong.
 _NOISE = (
@@ -137,18 +139,18 @@ class SparkSubmit:
                 killed.add(process.pid)
                 with contextlib.suppress(psutil.Error):
                     process.kill()
-            psutil.wait_procs(found, timeout=0.5)
             if time.monotonic() > until:
                 break
+            time.sleep(_LOOK_EVERY_S)
         return len(killed)
 
     def wait_gone(self, run_id: str, *, timeout: float) -> bool:
         """Wait until everything that belongs to it has ended by itself; False when something has not."""
         until = time.monotonic() + timeout
-        while found := leftovers(self.pid, run_id):
+        while leftovers(self.pid, run_id):
             if time.monotonic() > until:
                 return False
-            psutil.wait_procs(found, timeout=max(0.05, min(0.5, until - time.monotonic())))
+            time.sleep(_LOOK_EVERY_S)
         return True
 
     def close(self, *, timeout: float = 5.0) -> None:

@@ -1,9 +1,13 @@
 """Blocks into rows, in the TensorFlow process. A decoded block is sliced, never walked row by row.
 
 What rows look like: RDD rows arrive as they were (namedtuples and Rows included). DataFrame rows are tuples in column order, with
-these values: null -> None; boolean, integers, floats, string, binary -> bool, int, float, str, bytes; date -> datetime.date;
-decimal -> decimal.Decimal; timestamp -> datetime (with the session's time zone; timestamp_ntz without one); an array of numbers without nulls
--> a NumPy array (of two axes for arrays of arrays of one length); other arrays -> list; struct -> dict; map -> list of (key, value).
+these values:
+
+* null -> None; boolean, integers, floats, string, binary -> bool, int, float, str, bytes;
+* date -> datetime.date; decimal -> decimal.Decimal;
+* timestamp -> datetime with the session's time zone; timestamp_ntz -> datetime without one;
+* an array of numbers without nulls -> a NumPy array (of two axes for arrays of arrays of one length); other arrays -> list;
+* struct -> dict; map -> list of (key, value).
 """
 
 from __future__ import annotations

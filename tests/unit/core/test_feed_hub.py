@@ -260,7 +260,7 @@ def test_a_feed_for_another_cluster_is_refused(node: Node) -> None:
 
 
 def test_nobody_consuming_is_a_timeout_and_later_attempts_do_not_wait(node: Node) -> None:
-    with pytest.raises(NodeRefusedError, match="consumed no row for 0.2 seconds") as caught:
+    with pytest.raises(NodeRefusedError, match=r"consumed no row for 0\.2 seconds") as caught:
         node.feed(list(range(10)), timeout=0.2)
     assert isinstance(caught.value.error, FeedTimeoutError)
     failed = node.uplink.wait("feed.failed")
@@ -404,7 +404,7 @@ def test_epochs_end_in_order_even_when_the_rows_of_the_next_come_first(node: Nod
 def test_only_the_queues_input_and_output_exist(node: Node) -> None:
     with pytest.raises(ConfigError, match="'inputs' does not exist"):
         DataFeed(node.hub, qname_in="inputs")
-    with pytest.raises(ConfigError, match="ctx.mgr"):
+    with pytest.raises(ConfigError, match=r"ctx\.mgr"):
         DataFeed(None)  # type: ignore[arg-type]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import shutil
 import subprocess
 import sys
@@ -141,18 +142,26 @@ def follow_detached(submission: Submission) -> None:
         )
     finally:
         os.close(log)
-    try:
-        # it closes its stdout when the run is recorded as followed
-        child.communicate(submission.launch.to_json().encode(), timeout=_DETACH_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        child.kill()
-        child.communicate()
+    _await_ready(child, submission.launch)
     follower = run.status().follower
     if follower is None or follower.pid != child.pid:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            child.wait(_DETACH_TIMEOUT_S)
+        child.kill()
+        child.wait(_DETACH_TIMEOUT_S)
         submission.prepared.clean()
         raise SubmitError(f"the process that follows run {run.id} did not start", f"Read {run.folder / 'follower.log'}.")
+
+
+def _await_ready(child: subprocess.Popen[bytes], launch: Launch) -> None:
+    """Hand over what to start, and wait until the follower closes its stdout: when the run is recorded as followed, or it died.
+
+    Not `communicate`, which waits for the end of the child as well.
+    """
+    if child.stdin is None or child.stdout is None:
+        return
+    with contextlib.suppress(BrokenPipeError), child.stdin:
+        child.stdin.write(launch.to_json().encode())
+    with child.stdout:
+        select.select([child.stdout], [], [], _DETACH_TIMEOUT_S)
 
 
 def start_timeout_s(resolved: ResolvedSpec) -> float:

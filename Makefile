@@ -18,7 +18,7 @@ help:
 	@echo "make test-all    all of these"
 	@echo "make lint        ruff and mypy;   make format  ruff's fixes"
 	@echo "make bench       speed of the feed against Spark alone and TensorFlowOnSpark 2.2.5"
-	@echo "make clean       remove .venv, caches and what the demo wrote"
+	@echo "make clean       remove .venv and caches (records of runs are in ~/.tfos)"
 
 demo: java venv-demo
 	$(BIN)/tfos train jobspecs/digits_spark.yaml
@@ -51,7 +51,7 @@ bench: java venv-dev
 	$(BIN)/python benchmarks/feed.py
 
 clean:
-	rm -rf .venv .venv-* build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis jobspecs/models spark-warehouse metastore_db derby.log
+	rm -rf .venv .venv-* build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse metastore_db derby.log
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 java:

@@ -30,7 +30,7 @@ def main_fun(args, ctx):
         model = build_model(tf, args.learning_rate)
 
     train = fed_dataset(args, ctx) if ctx.input_mode == "spark" else own_share(tf, args, ctx)
-    log_dir = posixpath.join(ctx.log_dir or ctx.absolute_path(args.log_dir), f"{ctx.job_name}-{ctx.task_index}")
+    log_dir = posixpath.join(ctx.log_dir or ctx.absolute_path("tensorboard"), f"{ctx.job_name}-{ctx.task_index}")
     model.fit(train, epochs=ctx.num_epochs, verbose=2 if ctx.is_chief else 0, callbacks=[tf.keras.callbacks.TensorBoard(log_dir)])
 
     if ctx.is_chief:

@@ -6,6 +6,7 @@ import importlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import pytest
@@ -13,6 +14,9 @@ import pytest
 from tfos_cli.commands import COMMANDS
 from tfos_cli.exit_codes import ExitCode
 from tfos_cli.main import cli
+
+if TYPE_CHECKING:
+    from tests.conftest import RunLine
 
 ROOT = Path(__file__).parents[3]
 PAGES = sorted(
@@ -83,6 +87,12 @@ def test_every_make_target_that_is_shown_exists(page: Path) -> None:
     targets = set(MAKE_TARGET.findall((ROOT / "Makefile").read_text(encoding="utf-8")))
     shown = {match[1] for line in code_in(page) if (match := re.match(r"make ([a-z][a-z-]*)", line))}
     assert shown - targets == set()
+
+
+def test_the_first_job_of_the_readme_is_valid(run_line: RunLine, tmp_path: Path) -> None:
+    for kind, text in re.findall(r"```(python|yaml)\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL):
+        (tmp_path / ("first.py" if kind == "python" else "first.yaml")).write_text(text, encoding="utf-8")
+    run_line("tfos validate first.yaml --strict")
 
 
 def test_changelog_and_docs_are_not_empty() -> None:

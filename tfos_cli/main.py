@@ -14,7 +14,7 @@ import click
 
 from tfos_cli import __version__, logs
 from tfos_cli.commands import COMMANDS
-from tfos_cli.exit_codes import ExitCode, exit_code_of
+from tfos_cli.exit_codes import BROKEN_PIPE, ExitCode, exit_code_of
 from tfos_cli.options import verbosity_options
 from tfos_cli.ui import errors as error_view
 from tfos_cli.ui.console import Console
@@ -94,7 +94,7 @@ def run(argv: Sequence[str], *, console: Console | None = None, platform: str = 
         return _invoke(list(argv), console)
     except BrokenPipeError:
         _silence_stdout()
-        return ExitCode.BROKEN_PIPE
+        return BROKEN_PIPE
     except (KeyboardInterrupt, Exception) as error:  # noqa: BLE001 - the boundary: everything ends here
         return _report(console, error)
 

@@ -1,38 +1,18 @@
-"""Click options and parameter types that several commands share."""
+"""Click options that several commands share."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from tfos_cli.ui.console import Console, Verbosity
 
-__all__ = ("KeyValue", "json_option", "run_id_argument", "spec_argument", "spec_options", "submission_options", "verbosity_options")
+__all__ = ("json_option", "run_id_argument", "spec_argument", "spec_options", "submission_options", "verbosity_options")
 
 Function = Callable[..., Any]
-
-if TYPE_CHECKING:
-    PairType = click.ParamType[tuple[str, str]]
-else:
-    PairType = click.ParamType  # generic since click 8.5 only
-
-
-class KeyValue(PairType):
-    """`KEY=VALUE`, split at the first `=`; the value may be empty and may hold further `=`."""
-
-    name = "KEY=VALUE"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
-        """Split, or say what is missing."""
-        if isinstance(value, tuple):
-            return value
-        key, separator, rest = str(value).partition("=")
-        if not separator or not key.strip():
-            self.fail(f"{value!r} is not of the form KEY=VALUE", param, ctx)
-        return key.strip(), rest
 
 
 def json_option(function: Function) -> Function:
@@ -58,12 +38,14 @@ def run_id_argument(function: Function) -> Function:
 
 
 def spec_options(function: Function) -> Function:
-    """What changes a spec from the command line: `overrides`, `master`, `conf` and `env_vars`."""
+    """What changes a spec from the command line: `overrides`, `master`, `conf` and `env_vars`, as `load_spec` takes them."""
     for option in (
         click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Set a key of the spec, as in spark.queue=ml."),
         click.option("--master", metavar="URL", help="Where to run: spark://host:port, yarn, k8s://... [default: this machine]"),
-        click.option("--conf", type=KeyValue(), multiple=True, help="A Spark property, as in spark-submit."),
-        click.option("-e", "--env", "env_vars", type=KeyValue(), multiple=True, help="An environment variable for every node."),
+        click.option("--conf", multiple=True, metavar="NAME=VALUE", help="A Spark property, as in spark-submit."),
+        click.option(
+            "-e", "--env", "env_vars", multiple=True, metavar="NAME=VALUE", help="An environment variable for every node."
+        ),
     ):
         function = option(function)
     return function

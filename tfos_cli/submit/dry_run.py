@@ -1,0 +1,137 @@
+"""What `--dry-run` shows: everything that a run would do, and nothing done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tfos_cli.spec.masters import MasterKind
+from tfos_cli.submit.command import SparkSubmitCommand, build_command
+from tfos_cli.submit.plan import build_plan
+from tfos_cli.submit.properties import Scratch, cluster_kind, is_on_this_machine, why_not_run
+from tfos_cli.submit.references import references_of
+from tfos_cli.submit.resolved_text import resolved_yaml, visible_spec
+from tfos_cli.submit.shipping import collect_sources, shipment_of
+from tfos_cli.submit.spark_home import SparkHome
+from tfos_core.jobplan import JobPlan
+from tfos_core.topology import ClusterPlan
+
+if TYPE_CHECKING:
+    from tfos_cli.spec.loader import ResolvedSpec
+
+__all__ = ("DryRun",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DryRun:
+    """A run that does not happen."""
+
+    resolved: ResolvedSpec
+    command: SparkSubmitCommand
+    plan: JobPlan
+    cluster: ClusterPlan
+    spark: SparkHome
+    files: tuple[Path, ...]
+
+    @classmethod
+    def of(cls, resolved: ResolvedSpec, *, run_id: str, run_folder: Path, spark: SparkHome, python: str) -> DryRun:
+        """Work out what a run would do. Looks at the program's folder, writes nothing.
+
+        Raises:
+            ConfigError: what a run would refuse before it starts anything.
+        """
+        spec = resolved.spec
+        plan_path = run_folder / "plan.json"
+        cluster = ClusterPlan.build(
+            spec.num_nodes,
+            num_ps=spec.num_ps,
+            master_node=spec.master_node,
+            eval_node=spec.eval_node,
+            driver_ps_nodes=spec.driver_ps_nodes,
+        )
+        collect_sources(references_of(resolved))
+        home = Scratch(folder=run_folder / "spark").home if is_on_this_machine(spec) else spark.path
+        command = build_command(resolved, plan_path=plan_path, run_folder=run_folder, python=python, spark_home=home)
+        shipment = shipment_of(resolved, run_folder)
+        written = [plan_path, run_folder / "spec.resolved.yaml", run_folder / "command.json", shipment.shim, *shipment.py_files]
+        if command.properties_file is not None:
+            written.append(command.properties_file)
+        return cls(
+            resolved=resolved,
+            command=command,
+            plan=build_plan(resolved, run_id=run_id, run_folder=run_folder, channel=run_folder / "channel.json"),
+            cluster=cluster,
+            spark=spark,
+            files=tuple(written),
+        )
+
+    def text(self) -> str:
+        """For people: comments, the command, and the resolved spec, so that the whole can be pasted into a shell or a file."""
+        lines = [f"# {line}" if line else "#" for line in self._summary()]
+        return "\n".join([*lines, "", self.command.render(), "", "# resolved spec", resolved_yaml(self.resolved)])
+
+    def to_dict(self) -> dict[str, Any]:
+        """For programs."""
+        spec = self.resolved.spec
+        return {
+            "dry_run": True,
+            "command": self.command.to_dict() | {"rendered": self.command.render()},
+            "nodes": [{"name": s.name, "executor_id": s.executor_id, "on_driver": s.on_driver} for s in self.cluster.slots],
+            "num_nodes": spec.num_nodes,
+            "num_executors": spec.num_executors,
+            "keras": {"choice": self.resolved.keras.keras, "reason": self.resolved.keras.reason},
+            "memory_overhead": {
+                "value": self.resolved.memory_overhead.memory,
+                "reason": self.resolved.memory_overhead.reason,
+            },
+            "spark": {"version": self.spark.version, "home": str(self.spark.path), "source": self.spark.source},
+            "files": [str(path) for path in self.files],
+            "refused": why_not_run(self.resolved.spec),
+            "spec": visible_spec(self.resolved),
+            "provenance": dict(self.resolved.provenance),
+        }
+
+    def _summary(self) -> Iterator[str]:
+        spec = self.resolved.spec
+        spark = spec.spark
+        refused = why_not_run(self.resolved.spec)
+        yield f"dry run of {spec.name}: nothing was started or written"
+        if refused:
+            yield f"a real run is refused: {refused}"
+        yield ""
+        yield f"nodes:     {len(self.cluster.slots)} ({self.cluster.describe()})" + self._on_driver()
+        yield (
+            f"executors: {spec.num_executors} on {self._place()}, each with {_count(spark.executor_cores, 'core')}" + self._memory()
+        )
+        yield f"input:     {spec.input_mode} mode"
+        yield f"keras:     {self.resolved.keras.keras} ({self.resolved.keras.reason})"
+        yield f"spark:     {self.spark.version} in {self.spark.path} ({self.spark.source})"
+        if spec.environment.secrets:
+            yield f"secrets:   {', '.join(spec.environment.secrets)} (values from this shell, on the control channel only)"
+        yield ""
+        yield "files that a run would write first:"
+        for path in self.files:
+            yield f"  {path}"
+        if self.command.properties_file is not None:
+            yield f"  (the last one has the values of {', '.join(sorted(self.command.secret_properties))})"
+
+    def _on_driver(self) -> str:
+        on_driver = len(self.cluster.slots) - len(self.cluster.on_executors)
+        return f", {on_driver} of them on the driver" if on_driver else ""
+
+    def _memory(self) -> str:
+        overhead = self.resolved.memory_overhead
+        heap = f", {self.resolved.spec.spark.executor_memory} of heap"
+        return f"{heap}, {overhead.memory} beside it ({overhead.reason})" if overhead.memory else heap
+
+    def _place(self) -> str:
+        kind = cluster_kind(self.resolved.spec)
+        if kind is MasterKind.EMBEDDED:
+            return "this machine, as processes of their own"
+        return str(self.resolved.spec.spark.master)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

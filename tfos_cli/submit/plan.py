@@ -1,0 +1,125 @@
+"""A resolved spec as the plan that the driver shim follows. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tfos_cli.spec.masters import MasterKind
+from tfos_cli.submit.properties import cluster_kind, is_on_this_machine
+from tfos_cli.submit.references import Reference, references_of
+from tfos_core.errors import ConfigError
+from tfos_core.jobplan import DataPlan, JobPlan
+
+if TYPE_CHECKING:
+    from tfos_cli.spec.loader import ResolvedSpec
+
+__all__ = ("build_plan", "locate_data")
+
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+
+
+def build_plan(resolved: ResolvedSpec, *, run_id: str, run_folder: Path, channel: Path | None, detached: bool = False) -> JobPlan:
+    """The plan of a run.
+
+    Args:
+        channel: the file that says how to reach the command line, None when nobody follows.
+        detached: whether the run goes on when its follower goes away.
+
+    Raises:
+        ConfigError: the spec asks for something that does not exist yet, or names a function in a way that can not work.
+    """
+    spec = resolved.spec
+    for asked in _not_available(resolved):
+        raise ConfigError(f"{asked} is not available in this version of tfos", "Take it out of the spec.")
+    references = {reference.field: reference for reference in references_of(resolved)}
+    return JobPlan(
+        run_id=run_id,
+        name=spec.name,
+        run_folder=str(run_folder),
+        channel=None if channel is None else str(channel),
+        entrypoint=references["entrypoint"].to_plan(),
+        args=spec.args,
+        input_mode=spec.input_mode,
+        num_nodes=spec.num_nodes,
+        num_ps=spec.num_ps,
+        master_node=spec.master_node,
+        eval_node=spec.eval_node,
+        driver_ps_nodes=spec.driver_ps_nodes,
+        release_port=spec.release_port,
+        reservation_timeout=spec.reservation_timeout,
+        feed_timeout=spec.feed_timeout,
+        num_epochs=spec.num_epochs,
+        grace_secs=spec.grace_secs,
+        shutdown_timeout=spec.shutdown_timeout,
+        keras=resolved.keras.keras,
+        tensorboard=spec.tensorboard.enabled,
+        log_dir=_log_dir(resolved, run_folder),
+        data=_data(resolved, references),
+        environment=spec.environment.vars,
+        secrets=spec.environment.secrets,
+        detached=detached,
+    )
+
+
+def locate_data(resolved: ResolvedSpec, path: str) -> str:
+    """A path of the spec as Spark on that cluster reads it.
+
+    Relative paths are below the spec's folder. On YARN and Kubernetes a path without a scheme belongs to the cluster's default
+    file system, mostly HDFS, so that a local one must say that it is local; an absolute path is left to mean what it means there.
+    """
+    if _URL.match(path) or path.startswith("/"):
+        return path
+    local = str(resolved.folder / Path(path).expanduser())
+    on_default_filesystem = cluster_kind(resolved.spec) in (MasterKind.YARN, MasterKind.KUBERNETES)
+    return f"file://{local}" if on_default_filesystem else local
+
+
+def _data(resolved: ResolvedSpec, references: dict[str, Reference]) -> DataPlan | None:
+    data = resolved.spec.data
+    if data is None:
+        return None
+    if data.path is not None and resolved.data_format is None:
+        raise ConfigError(f"the format of data.path {data.path!r} can not be told from its name", "Set data.format.")
+    transform, source = references.get("data.transform"), references.get("data.source")
+    return DataPlan(
+        path=None if data.path is None else locate_data(resolved, data.path),
+        format=resolved.data_format,
+        options=data.options,
+        columns=data.columns,
+        input_mapping=data.input_mapping,
+        transform=transform.to_plan() if transform else None,
+        source=source.to_plan() if source else None,
+        cache=data.cache,
+    )
+
+
+def _log_dir(resolved: ResolvedSpec, run_folder: Path) -> str | None:
+    """Where event files go: where the spec says; on this machine, into the run record; elsewhere the engine decides."""
+    configured = resolved.spec.tensorboard.log_dir
+    if configured is not None:
+        return locate_data(resolved, configured)
+    return str(run_folder / "tensorboard") if is_on_this_machine(resolved.spec) else None
+
+
+def _not_available(resolved: ResolvedSpec) -> Iterator[str]:
+    """What the spec can say and the engine can not do yet. Silence would be the worst answer."""
+    spec = resolved.spec
+    if spec.mode == "parallel":
+        yield "mode: parallel"
+    if spec.stream is not None:
+        yield "stream"
+    if spec.equal_steps:
+        yield "equal_steps: true"
+    if spec.gpus.per_node:
+        yield f"gpus.per_node: {spec.gpus.per_node}"
+    if spec.environment.pack != "none":
+        yield f"environment.pack: {spec.environment.pack}"
+    if spec.restart.max_restarts:
+        yield f"restart.max_restarts: {spec.restart.max_restarts}"
+    if spec.data is not None and spec.data.cache != "none":
+        yield f"data.cache: {spec.data.cache}"
+    if spec.data is not None and resolved.data_format == "tfrecord" and spec.input_mode == "spark":
+        yield "data.format: tfrecord in input_mode: spark"

@@ -1,0 +1,99 @@
+"""Everything that is written before spark-submit starts, and taken away after it has ended."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from tfos_cli.submit.command import SparkSubmitCommand, build_command, write_secret_properties
+from tfos_cli.submit.plan import build_plan
+from tfos_cli.submit.properties import Scratch, is_on_this_machine, why_not_run
+from tfos_cli.submit.shipping import write_shipment
+from tfos_cli.submit.spark_home import Java, SparkHome, check_java, link_private_home, locate_spark
+from tfos_core.errors import ConfigError
+from tfos_core.jobplan import JobPlan
+
+if TYPE_CHECKING:
+    from tfos_cli.spec.loader import ResolvedSpec
+
+__all__ = ("Preparation", "prepare")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preparation:
+    """A job that is ready to start. A context manager: what the run record does not keep is removed at the end.
+
+    `left_out` names modules beside the program that did not travel, because Python or TensorFlow has one of that name.
+    """
+
+    command: SparkSubmitCommand
+    plan: JobPlan
+    spark: SparkHome
+    java: Java
+    scratch: Scratch
+    left_out: tuple[str, ...]
+
+    def clean(self) -> None:
+        """Remove Spark's scratch and the file with secrets; again is no error. Call it when the job's processes are gone."""
+        shutil.rmtree(self.scratch.folder, ignore_errors=True)
+        if self.command.properties_file is not None:
+            self.command.properties_file.unlink(missing_ok=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.clean()
+
+
+def prepare(
+    resolved: ResolvedSpec,
+    *,
+    run_id: str,
+    run_folder: Path,
+    plan_path: Path,
+    channel: Path | None,
+    environ: Mapping[str, str],
+    detached: bool = False,
+    python: str = sys.executable,
+) -> Preparation:
+    """Check the machine, write the files of a job, and return its command.
+
+    Raises:
+        EnvironmentCheckError: no Java or no Spark that can run it.
+        ConfigError: the spec asks for what can not be submitted; cluster deploy mode is refused here.
+        OSError: the run folder can not be written.
+    """
+    refused = why_not_run(resolved.spec)
+    if refused is not None:
+        raise ConfigError(refused, "Use spark.deploy_mode: client; --dry-run shows the command of cluster mode.")
+    spark = locate_spark(environ)
+    java = check_java(environ, spark)
+    plan = build_plan(resolved, run_id=run_id, run_folder=run_folder, channel=channel, detached=detached)
+    scratch = Scratch(folder=run_folder / "spark")
+    home = scratch.home if is_on_this_machine(resolved.spec) else spark.path
+    command = build_command(resolved, plan_path=plan_path, run_folder=run_folder, python=python, spark_home=home)
+    prepared = Preparation(
+        command=command,
+        plan=plan,
+        spark=spark,
+        java=java,
+        scratch=scratch,
+        left_out=write_shipment(resolved, run_folder),
+    )
+    try:
+        if home == scratch.home:
+            scratch.temporary.mkdir(parents=True)
+            link_private_home(spark, scratch.home)
+        plan_path.touch(mode=0o600)  # values of `environment.vars` are in it
+        plan_path.write_text(plan.to_json(), encoding="utf-8")
+        write_secret_properties(command, spark_home=spark.path, environ=environ)
+    except BaseException:
+        prepared.clean()
+        raise
+    return prepared

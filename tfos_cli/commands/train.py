@@ -33,8 +33,8 @@ def command(
     spec: Path,
     overrides: tuple[str, ...],
     master: str | None,
-    conf: tuple[tuple[str, str], ...],
-    env_vars: tuple[tuple[str, str], ...],
+    conf: tuple[str, ...],
+    env_vars: tuple[str, ...],
     **how: bool,
 ) -> int:
     """Train a model on the nodes of a Spark cluster.
@@ -53,8 +53,8 @@ def command(
         spec,
         overrides,
         os.environ,
-        conf=[f"{key}={value}" for key, value in conf],
-        env_vars=[f"{key}={value}" for key, value in env_vars],
+        conf=conf,
+        env_vars=env_vars,
         master=master,
     )
     warnings = _require_sound(check(resolved), strict=how["strict"])

@@ -30,8 +30,8 @@ def command(
     strict: bool,
     overrides: tuple[str, ...],
     master: str | None,
-    conf: tuple[tuple[str, str], ...],
-    env_vars: tuple[tuple[str, str], ...],
+    conf: tuple[str, ...],
+    env_vars: tuple[str, ...],
 ) -> ExitCode:
     """Check a job spec without starting anything.
 

@@ -110,8 +110,7 @@ class DataFeed:
                 self._hub.node,
                 stream.partition,
             )
-            if stream.fail is not None:
-                stream.fail(error)
+            self._hub.give_up(error)
             raise error
         if stream.send_results is not None and not stream.dead:
             try:

@@ -12,9 +12,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from tfos_core.errors import TfosError
 from tfos_core.feed import wire
 from tfos_core.feed.budget import ByteBudget
 from tfos_core.feed.elements import describe
+from tfos_core.feed.failures import to_wire
 from tfos_core.feed.inbox import Inbox, Stream
 from tfos_core.feed.intake import Intake
 from tfos_core.feed.progress import ProgressWriter
@@ -88,6 +90,11 @@ class FeedHub:
     def fail(self, error: Mapping[str, Any]) -> None:
         """The node failed: open and later feed tasks are told the error. The first call of `close` and `fail` counts."""
         self._end(wire.pack_json(Op.FAILED, {"message": f"node {self.node} failed", **error}))
+
+    def give_up(self, error: TfosError) -> None:
+        """The feed can not go on: tell the driver (before the node's own end does), then every feed task."""
+        self.uplink.send({"op": "feed.failed", "error": to_wire(error)})
+        self.fail(to_wire(error))
 
     def stop(self) -> None:
         """Stop accepting, for tests and for a supervisor in the same process; idempotent."""

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from tfos_core.errors import FeedError
 from tfos_core.feed.blocks import Block, decode
 from tfos_core.feed.budget import ByteBudget
 from tfos_core.feed.wire import Kind
@@ -41,7 +40,6 @@ class Stream:
     infer: bool
     on_drained: Callable[[Stream], None]
     send_results: Callable[[Any], None] | None = None
-    fail: Callable[[FeedError], None] | None = None
     skip: int = 0
     consumed: int = 0
     answered: int = 0

@@ -65,12 +65,6 @@ class Intake(threading.Thread):
         with contextlib.suppress(OSError):
             self._connection.shutdown(socket.SHUT_RDWR)
 
-    def fail(self, error: FeedError) -> None:
-        """Tell the feed task and the driver about a permanent error of this partition."""
-        wire_error = to_wire(error)
-        self._hub.uplink.send({"op": "feed.failed", "error": wire_error})
-        self._send(wire.pack_json(Op.FAILED, wire_error))
-
     def _serve(self) -> None:
         self._connection.settimeout(_HELLO_TIMEOUT_S)
         header = wire.read_header(self._connection)
@@ -122,7 +116,6 @@ class Intake(threading.Thread):
             infer=mode is Mode.INFER,
             on_drained=self._on_drained,
             send_results=self._send_results,
-            fail=self.fail,
             skip=skip,
         )
         if mode is Mode.INFER and not self._hub.turns.wait(self):

@@ -196,7 +196,7 @@ class Ledger:
 
     def _hand_over(self, partition: int, claim: _Claim, node: str, attempt: int) -> list[Instruction]:
         claim.node, claim.attempt, claim.state, claim.waiting = node, attempt, _State.HELD, None
-        return [Grant(node=node, partition=partition, attempt=attempt, rows=claim.rows, drained=False)]
+        return [Grant(node=node, partition=partition, attempt=attempt, rows=claim.rows, drained=False), *self._ends()]
 
     def _ends(self) -> list[Instruction]:
         if len(self._claims) < self.partitions:

@@ -1,0 +1,155 @@
+"""`as_dataset`: what an iteration is, without Spark; the last tests make a real tf.data.Dataset."""
+
+from __future__ import annotations
+
+import importlib.util
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tfos_core.errors import ConfigError, FeedError
+from tfos_core.feed.blocks import decode
+from tfos_core.feed.datafeed import DataFeed
+from tfos_core.feed.dataset import BatchSource
+from tfos_core.feed.hub import FeedHub
+from tfos_core.feed.inbox import Stream
+from tfos_core.feed.packing import pack_list
+
+
+class Nowhere:
+    def send(self, message: dict[str, Any]) -> None:
+        pass
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[FeedHub]:
+    one, other = socket.socketpair()
+    with one, other:
+        made = FeedHub(one, node="worker:0", generation="g", uplink=Nowhere(), progress_path=tmp_path / "progress")
+        yield made
+        made.stop()
+
+
+def put(hub: FeedHub, rows: list[Any], seq: int = 0) -> None:
+    """What an intake does with a partition that holds `rows`."""
+    stream = Stream(seq=seq, partition=0, attempt=0, infer=False, on_drained=lambda _: None)
+    packed = pack_list(rows)
+    data = b"".join(bytes(memoryview(buffer).cast("B")) for buffer in packed.buffers)
+    payload = np.frombuffer(bytearray(data), dtype=np.uint8)
+    hub.inbox.end_epochs_before(seq)
+    hub.first_block(0, seq, lambda: decode(packed.kind, payload))
+    assert hub.budget.reserve(len(data))
+    hub.inbox.put(stream, packed.kind, payload, len(data))
+    hub.inbox.finish(stream)
+
+
+def end(hub: FeedHub, seq: int = 0, final: bool = False, spec: Any = None) -> None:
+    hub.on_message({"op": "feed.end", "seq": seq, "final": final, "spec": spec})
+
+
+def source(hub: FeedHub, size: int, **kwargs: Any) -> BatchSource:
+    spec = hub.await_spec()
+    assert spec is not None
+    options: dict[str, Any] = {"mapping": None, "all_epochs": False, "drop_remainder": False} | kwargs
+    return BatchSource(hub=hub, batch_size=size, spec=spec, **options)
+
+
+def sizes(source: BatchSource) -> list[int]:
+    return [len(element) for element in source()]
+
+
+def test_an_iteration_is_an_epoch_with_a_short_last_batch(hub: FeedHub) -> None:
+    put(hub, [float(i) for i in range(5)])
+    put(hub, [float(i) for i in range(5, 10)])
+    end(hub, 0)
+    put(hub, [1.0] * 3, seq=1)
+    end(hub, 1, final=True)
+    batches = source(hub, 4)
+    assert [element.tolist() for element in batches()] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+    assert sizes(batches) == [3]
+    assert sizes(batches) == []
+
+
+def test_all_epochs_is_one_iteration(hub: FeedHub) -> None:
+    put(hub, [1.0] * 5)
+    end(hub, 0)
+    put(hub, [1.0] * 5, seq=1)
+    end(hub, 1, final=True)
+    assert sizes(source(hub, 4, all_epochs=True)) == [4, 4, 2]
+
+
+def test_a_remainder_can_be_dropped(hub: FeedHub) -> None:
+    put(hub, [1.0] * 5)
+    end(hub, 0, final=True)
+    assert sizes(source(hub, 4, drop_remainder=True)) == [4]
+
+
+def test_an_abandoned_iteration_leaves_the_rest_of_its_epoch_to_the_next(hub: FeedHub) -> None:
+    put(hub, [float(i) for i in range(10)])
+    end(hub, 0, final=True)
+    batches = source(hub, 4)
+    abandoned = batches()
+    assert next(abandoned).tolist() == [0, 1, 2, 3]
+    assert [element.tolist() for element in batches()] == [[4, 5, 6, 7], [8, 9]]
+    # The earlier one has been superseded and does not take rows any more.
+    assert list(abandoned) == []
+
+
+def test_a_node_without_a_block_gets_the_structure_and_yields_nothing(hub: FeedHub) -> None:
+    spec = {"form": "single", "tensors": [{"name": "row", "dtype": "float32", "shape": []}]}
+    end(hub, 0, final=True, spec=spec)
+    assert sizes(source(hub, 4)) == []
+
+
+def test_no_row_anywhere_is_an_error(hub: FeedHub) -> None:
+    end(hub, 0, final=True)
+    with pytest.raises(FeedError, match="no row was fed to any node"):
+        DataFeed(hub).as_dataset(4)
+
+
+def test_rows_that_fit_no_tensor_are_an_error(hub: FeedHub) -> None:
+    put(hub, [[1.0], [1.0, 2.0]])
+    with pytest.raises(FeedError, match="differ in length"):
+        DataFeed(hub).as_dataset(4)
+    with pytest.raises(ConfigError, match="batch_size is 0"):
+        DataFeed(hub).as_dataset(0)
+    with pytest.raises(ConfigError, match="for training"):
+        DataFeed(hub, train_mode=False).as_dataset(4)
+
+
+def test_a_later_block_of_another_shape_is_named(hub: FeedHub) -> None:
+    put(hub, [[1.0, 2.0]])
+    put(hub, [[1.0, 2.0, 3.0]])
+    with pytest.raises(FeedError, match=r"shape \[3\], but the first ones had \[2\]"):
+        sizes(source(hub, 4))
+
+
+needs_tensorflow = pytest.mark.skipif(importlib.util.find_spec("tensorflow") is None, reason="TensorFlow is not installed")
+
+
+@needs_tensorflow
+def test_rows_of_features_and_label_make_what_fit_takes(hub: FeedHub) -> None:
+    import tensorflow as tf
+
+    put(hub, [([float(i), 0.5], i) for i in range(5)])
+    end(hub, 0, final=True)
+    dataset = DataFeed(hub).as_dataset(2)
+    assert dataset.element_spec == (tf.TensorSpec([None, 2], tf.float32), tf.TensorSpec([None], tf.int64))
+    assert dataset.options().experimental_distribute.auto_shard_policy == tf.data.experimental.AutoShardPolicy.OFF
+    assert dataset.cardinality().numpy() == tf.data.UNKNOWN_CARDINALITY
+    assert [(features.shape[0], labels.numpy().tolist()) for features, labels in dataset] == [(2, [0, 1]), (2, [2, 3]), (1, [4])]
+    assert list(dataset) == []
+
+
+@needs_tensorflow
+def test_input_mapping_makes_a_dict_and_strings_become_bytes(hub: FeedHub) -> None:
+    put(hub, [("a", 1.0), ("b", 2.0)])
+    end(hub, 0, final=True)
+    dataset = DataFeed(hub, input_mapping={"x1": "word", "x2": "weight"}).as_dataset(2)
+    (element,) = dataset.as_numpy_iterator()
+    assert {name: values.tolist() for name, values in element.items()} == {"word": [b"a", b"b"], "weight": [1.0, 2.0]}
+    assert dataset.element_spec["weight"].dtype.name == "float32"

@@ -36,7 +36,7 @@ _SKEW = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeedReport:
-    """What one `train` call fed; `partitions` counts every epoch's."""
+    """What one `train` call fed; `partitions` counts every epoch's, `epochs` those that were run."""
 
     epochs: int
     partitions: int
@@ -129,6 +129,11 @@ class FeedCoordinator:
                 for node in self._nodes:
                     self._tell(node, {"op": "feed.end_of_feed"})
 
+    @property
+    def error(self) -> TfosError | None:
+        """What stopped the feed: the first error of `abort`, or of a node's feed (a timeout, a wrong number of results)."""
+        return self._error
+
     # --- other threads
 
     def abort(self, error: TfosError) -> None:
@@ -194,7 +199,7 @@ class FeedCoordinator:
                 self._finished = True
         rows = {node: sum(report.rows_per_node[node] for report in reports) for node in self._nodes}
         return FeedReport(
-            epochs=epochs,
+            epochs=len(reports),
             partitions=sum(report.partitions for report in reports),
             partitions_discarded=sum(report.partitions_discarded for report in reports),
             rows=sum(rows.values()),

@@ -3,11 +3,16 @@
 .PHONY: help demo test test-unit test-spark test-slow test-all lint format bench clean java venv-demo venv-dev
 .NOTPARALLEL:
 
-# Another activated virtual environment or pip's own settings must not reach into .venv.
+# Another activated virtual environment, pip's own settings or another Spark must not reach into .venv.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV __PYVENV_LAUNCHER__ PIP_USER PIP_TARGET PIP_PREFIX PIP_REQUIRE_VIRTUALENV
+unexport SPARK_HOME SPARK_CONF_DIR PYSPARK_PYTHON PYSPARK_DRIVER_PYTHON
 
-BIN := .venv/bin
-PYTEST := $(BIN)/python -m pytest
+# Modules rather than scripts: a script in .venv/bin names the folder that it was installed in.
+PYTHON_HERE := .venv/bin/python
+PYTEST := $(PYTHON_HERE) -m pytest
+
+# Files of the slow tier that are quick enough for every change.
+SLOW_IN_TEST :=
 
 help:
 	@echo "make demo        set up .venv and train the digits model on two Spark executors"
@@ -21,34 +26,34 @@ help:
 	@echo "make clean       remove .venv and caches (records of runs are in ~/.tfos)"
 
 demo: java venv-demo
-	$(BIN)/tfos train jobspecs/digits_spark.yaml
+	$(PYTHON_HERE) -m tfos_cli train jobspecs/digits_spark.yaml
 
 test: java lint venv-dev
-	$(PYTEST) tests -m "not slow"
+	$(PYTEST) tests/unit tests/spark $(SLOW_IN_TEST)
 
 test-unit: venv-dev
 	$(PYTEST) tests/unit
 
 test-spark: java venv-dev
-	$(PYTEST) tests -m spark
+	$(PYTEST) tests/spark
 
 test-slow: java venv-dev
-	$(PYTEST) tests -m slow
+	$(PYTEST) tests/slow
 
 test-all: java lint venv-dev
 	$(PYTEST) tests
 
 lint: venv-dev
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+	$(PYTHON_HERE) -m ruff check .
+	$(PYTHON_HERE) -m ruff format --check .
+	$(PYTHON_HERE) -m mypy
 
 format: venv-dev
-	$(BIN)/ruff check --fix .
-	$(BIN)/ruff format .
+	$(PYTHON_HERE) -m ruff check --fix .
+	$(PYTHON_HERE) -m ruff format .
 
 bench: java venv-dev
-	$(BIN)/python benchmarks/feed.py
+	$(PYTHON_HERE) benchmarks/feed.py
 
 clean:
 	rm -rf .venv .venv-* build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse metastore_db derby.log

@@ -20,18 +20,18 @@ from tfos_core.errors import (
     ResultCountError,
     TfosError,
 )
-from tfos_core.events import Event, EventSink, FeedFinished, FeedProgress, Warned
+from tfos_core.events import EventSink, FeedFinished
+from tfos_core.feed.epoch import Epoch, skew_warnings
 from tfos_core.feed.failures import from_wire
+from tfos_core.feed.jobs import job_tag, local_property, spark_error
 from tfos_core.feed.ledger import Conflict, Grant, Instruction, Ledger, Release, SendEnd
 from tfos_core.feed.source import feed_rdd, inference_rdd
 from tfos_core.feed.tasks import EPOCH_PROPERTY, Outcome, Target
 
 __all__ = ("FeedCoordinator", "FeedReport")
 
-_PROGRESS_INTERVAL_S = 0.5
 # How long a broken feed waits for the control channel to say what broke it.
 _CAUSE_S = 3.0
-_SKEW = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +79,7 @@ class FeedCoordinator:
         self._error: TfosError | None = None
         self._closed: set[str] = set()
         self._ledger: Ledger | None = None
-        self._epoch = _Epoch()
+        self._epoch = Epoch()
         self._spec: Mapping[str, Any] | None = None
         self._next_seq = 0
         self._calls = 0
@@ -169,7 +169,7 @@ class FeedCoordinator:
                 return
             ledger.node_rows(node, int(message.get("node_rows", 0)))
             self._follow(_apply(ledger, node, message))
-            event = self._progress_event(ledger)
+            event = self._epoch.progress(ledger, self._clock())
         if event is not None:
             self._on_event(event)
         if self._error is not None:
@@ -184,13 +184,13 @@ class FeedCoordinator:
         tag = f"tfos-feed-{uuid.uuid4().hex[:12]}"
         call = self._calls
         self._calls += 1
-        with _job_tag(sc, tag), self._cancellable(sc, tag):
+        with job_tag(sc, tag), self._cancellable(sc, tag):
             rdd = self._prepared(data, feed_timeout)
             partitions = rdd.getNumPartitions()
             reports = []
             for epoch in range(epochs):
                 last = final and epoch == epochs - 1
-                with _local_property(sc, EPOCH_PROPERTY, json.dumps({"seq": self._next_seq, "call": call})):
+                with local_property(sc, EPOCH_PROPERTY, json.dumps({"seq": self._next_seq, "call": call})):
                     reports.append(self._feed_epoch(rdd, partitions, epoch, epochs, last))
                 if self._all_closed():
                     break
@@ -215,7 +215,7 @@ class FeedCoordinator:
         except Exception as exc:
             # Adaptive execution runs the query's shuffles here.
             self._raise_abort()
-            raise _spark_error(exc) from exc
+            raise spark_error(exc) from exc
 
     def _feed_epoch(self, rdd: Any, partitions: int, epoch: int, epochs: int, last: bool) -> FeedFinished:
         with self._lock:
@@ -225,7 +225,7 @@ class FeedCoordinator:
             self._next_seq += 1
             self._ledger = ledger
             now = self._clock()
-            self._epoch = _Epoch(number=epoch, count=epochs, last=last, started=now, reported=now)
+            self._epoch = Epoch(number=epoch, count=epochs, last=last, started=now, reported=now)
             if partitions == 0:
                 self._follow(ledger.job_ended())
         try:
@@ -234,7 +234,7 @@ class FeedCoordinator:
             self._raise_abort()
             if not self._all_closed():
                 self._await_cause(exc)
-                raise _spark_error(exc) from exc
+                raise spark_error(exc) from exc
             outcomes = []
         failed = next((outcome for outcome in outcomes if outcome.state == "failed"), None)
         if failed is not None:
@@ -247,8 +247,8 @@ class FeedCoordinator:
                 self._follow(_settle(ledger, outcome))
             self._follow(ledger.job_ended())
             self._ledger = None
-            finished = self._finished_event(ledger)
-        for event in (finished, *self._warnings(finished)):
+            finished = self._epoch.finished(ledger, self._clock())
+        for event in (finished, *skew_warnings(finished, self._closed)):
             self._on_event(event)
         return finished
 
@@ -324,59 +324,6 @@ class FeedCoordinator:
         with contextlib.suppress(ChannelClosedError):
             self._send(node, message)
 
-    def _progress_event(self, ledger: Ledger) -> Event | None:
-        now = self._clock()
-        if now - self._epoch.reported < _PROGRESS_INTERVAL_S:
-            return None
-        self._epoch.reported = now
-        per_node = ledger.rows_per_node
-        rows = sum(per_node.values())
-        return FeedProgress(
-            epoch=self._epoch.number,
-            epochs=self._epoch.count,
-            partitions_done=ledger.partitions_done,
-            partitions=ledger.partitions,
-            rows=rows,
-            rows_per_s=round(rows / max(1e-9, now - self._epoch.started), 1),
-            rows_per_node=per_node,
-        )
-
-    def _finished_event(self, ledger: Ledger) -> FeedFinished:
-        per_node = ledger.rows_per_node
-        return FeedFinished(
-            epoch=self._epoch.number,
-            epochs=self._epoch.count,
-            partitions=ledger.partitions,
-            rows=sum(per_node.values()),
-            seconds=round(self._clock() - self._epoch.started, 3),
-            rows_per_node=per_node,
-            partitions_discarded=ledger.partitions_discarded,
-        )
-
-    def _warnings(self, finished: FeedFinished) -> Iterator[Event]:
-        open_nodes = {node: rows for node, rows in finished.rows_per_node.items() if node not in self._closed}
-        hint = "Set spark.locality.wait=0s and spread the rows: df.repartition(n) with n a multiple of the nodes."
-        empty = sorted(node for node, rows in open_nodes.items() if rows == 0)
-        if not finished.rows or len(open_nodes) < 2:
-            return
-        if empty:
-            yield Warned(
-                id="feed-empty-node", message=f"no row of epoch {finished.epoch + 1} reached {', '.join(empty)}", hint=hint
-            )
-        elif max(open_nodes.values()) > _SKEW * min(open_nodes.values()):
-            most, least = max(open_nodes, key=open_nodes.__getitem__), min(open_nodes, key=open_nodes.__getitem__)
-            message = f"rows of epoch {finished.epoch + 1} are skewed: {open_nodes[most]} on {most}, {open_nodes[least]} on {least}"
-            yield Warned(id="feed-skew", message=message, hint=hint)
-
-
-@dataclass(slots=True, kw_only=True)
-class _Epoch:
-    number: int = 0
-    count: int = 1
-    last: bool = False
-    started: float = 0.0
-    reported: float = 0.0
-
 
 def _apply(ledger: Ledger, node: str, message: Mapping[str, Any]) -> list[Instruction]:
     partition, attempt = int(message.get("partition", -1)), int(message.get("attempt", 0))
@@ -409,32 +356,3 @@ def _check_numbers(num_epochs: int, feed_timeout: float) -> None:
         raise ConfigError(f"num_epochs is {num_epochs}", "Use 1 or more; 0 means one epoch.")
     if feed_timeout <= 0:
         raise ConfigError(f"feed_timeout is {feed_timeout}", "Use a number of seconds above 0.")
-
-
-def _spark_error(exc: BaseException) -> FeedError:
-    """One sentence of a failed Spark job; the whole of it is the cause."""
-    lines = [line.strip() for line in str(exc).splitlines() if line.strip()]
-    python = [
-        line for line in lines if not line.startswith(("at ", "File ", "Traceback", "...")) and "Error" in line.partition(":")[0]
-    ]
-    reason = python[-1] if python else (lines[0] if lines else type(exc).__name__)
-    return FeedError(f"Spark could not compute the rows to feed: {reason[:500]}", "The executor's own log has the whole traceback.")
-
-
-@contextlib.contextmanager
-def _job_tag(sc: Any, tag: str) -> Iterator[None]:
-    # Tags, not job groups: a group would overwrite the user's.
-    sc.addJobTag(tag)
-    try:
-        yield
-    finally:
-        sc.removeJobTag(tag)
-
-
-@contextlib.contextmanager
-def _local_property(sc: Any, name: str, value: str) -> Iterator[None]:
-    sc.setLocalProperty(name, value)
-    try:
-        yield
-    finally:
-        sc.setLocalProperty(name, None)

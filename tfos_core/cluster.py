@@ -25,18 +25,17 @@ from tfos_core.errors import (
     EnvironmentCheckError,
     FeedError,
     InterruptedRunError,
-    NodeError,
-    NodeFailedError,
     NodeLostError,
     ReservationTimeoutError,
     TfosError,
 )
-from tfos_core.launch import NodeJob, make_payload, new_cluster_config
+from tfos_core.launch import NodeJob, await_registration, driver_host, make_payload, new_cluster_config
+from tfos_core.node_errors import failed_event, node_error
+from tfos_core.node_news import NodeNews
 from tfos_core.node_table import NodeFailure, NodeTable
 from tfos_core.options import ClusterOptions
-from tfos_core.outcome import Outcome
 from tfos_core.placement import check_context, place
-from tfos_core.reservation import NodeRecord, Server
+from tfos_core.reservation import Server
 from tfos_core.topology import ClusterPlan, InputMode
 from tfos_core.watch import FailureWatch
 
@@ -50,8 +49,6 @@ __all__ = ("ClusterOptions", "ClusterReport", "InputMode", "TFCluster", "run")
 
 logger = logging.getLogger(__name__)
 
-#: How often the user is told who is missing, in seconds.
-_TELL_S = 5.0
 #: Supervisors end within this after they were told, in seconds; STOP_GRACE_S is part of it.
 _GONE_S = 10.0
 
@@ -137,6 +134,7 @@ class TFCluster:
         self._error: TfosError | None = None
         self._closed = False
         self._report = ClusterReport()
+        self._news = NodeNews(self._table, self._watch, options, self._report)
         # Feed tasks and nodes compare it, so that rows never reach a node that an earlier cluster left behind.
         self._generation = secrets.token_hex(8)
 
@@ -175,7 +173,8 @@ class TFCluster:
             )
             self._job = NodeJob(self._sc, self._plan, placement, config, payload, on_end=self._on_job_end)
             self._job.start()
-            self._await_registration(timeout)
+            await_registration(self._table, self._server, self._emit, timeout, is_over=lambda: self._error is not None)
+            self._raise_error()
             self._start_nodes()
         except BaseException as exc:
             self._close(f"the start failed: {exc}")
@@ -192,9 +191,9 @@ class TFCluster:
         names = [slot.name for slot in self._plan.slots]
         self._server = Server(
             names,
-            on_message=self._on_message,
-            on_registered=self._on_registered,
-            on_disconnect=self._on_disconnect,
+            on_message=self._news.on_message,
+            on_registered=self._news.on_registered,
+            on_disconnect=self._news.on_disconnect,
             host=driver_host(self._sc),
         )
         if self._input_mode is InputMode.SPARK:
@@ -203,29 +202,9 @@ class TFCluster:
             self._feed = FeedCoordinator(
                 [slot.name for slot in self._plan.fed], self._server.send, self._emit, generation=self._generation
             )
+            self._news.feed = self._feed
         host, port = self._server.start()
         self._emit(events.ReservationServerStarted(host=host, port=port, expected=tuple(names), timeout_s=timeout))
-
-    def _await_registration(self, timeout: float) -> None:
-        started = time.monotonic()
-        while True:
-            left = started + timeout - time.monotonic()
-            if self._table.wait(lambda: not self._table.missing() or self._error is not None, min(left, _TELL_S)):
-                break
-            missing, waited = self._table.missing(), time.monotonic() - started
-            if waited >= timeout:
-                raise ReservationTimeoutError(
-                    f"{len(missing)} of {len(self._plan.slots)} nodes did not register within {timeout:g} s: {', '.join(missing)}",
-                    "Look at the logs of the executors (tfos logs, Spark's web UI); can they reach the driver at "
-                    f"{':'.join(map(str, self._server.address)) if self._server else 'its address'}?",
-                    missing,
-                )
-            self._emit(
-                events.ReservationWaiting(
-                    missing=missing, waited_s=round(waited, 1), timeout_s=timeout, reason="the node task has not registered yet"
-                )
-            )
-        self._raise_error()
 
     def _start_nodes(self) -> None:
         assert self._server is not None  # noqa: S101 - for the type checker
@@ -267,6 +246,10 @@ class TFCluster:
         self._raise_error()
         try:
             report = feed.train(self._sc, dataRDD, num_epochs=num_epochs or 1, feed_timeout=feed_timeout, final=final)
+        except (ConfigError, ClusterStateError):
+            # A call that can not be served says nothing about the cluster, which may be feeding in another thread.
+            self._raise_error()
+            raise
         except TfosError as exc:
             self._feed_failed(exc)
             raise
@@ -307,6 +290,9 @@ class TFCluster:
             if not self._table.wait(lambda: not self._table.unfinished() or self._error is not None, timeout):
                 left = ", ".join(self._table.unfinished())
                 self._set_error(ReservationTimeoutError(f"{left} did not end within {timeout:g} s of shutdown"))
+            elif self._error is None and self._table.first_failure() is not None:
+                # The last node to end failed; the watch hears of it a moment after the table.
+                self._watch.settle()
             elif self._error is None and grace_secs > 0:
                 self._table.wait(lambda: not self._table.evaluating() or self._error is not None, grace_secs)
         finally:
@@ -323,62 +309,7 @@ class TFCluster:
     def report(self) -> ClusterReport:
         """Rows, exports and timings so far."""
         failure = self._table.first_failure()
-        return self._report.copy(first_failure=None if failure is None else _failed_event(failure, first=True))
-
-    # ---- news from nodes, in the server's thread -----------------------------------------------------------------------------
-
-    def _on_registered(self, record: NodeRecord) -> None:
-        # The event goes first: the table wakes the starting thread, whose next event says that the cluster is ready.
-        self._emit(
-            events.NodeRegistered(
-                node=record.name,
-                executor_id=record.executor_id,
-                host=record.host,
-                port=record.port,
-                pid=record.pid,
-                registered=len(self._plan.slots) - len(self._table.missing()) + 1,
-                expected=len(self._plan.slots),
-            )
-        )
-        self._table.registered(record.name, record.host)
-
-    def _on_message(self, node: str, message: dict[str, Any]) -> None:
-        op = str(message.get("op", ""))
-        if op.startswith("feed."):
-            if self._feed is not None:
-                self._feed.handle(node, message)
-        elif op == "node.output":
-            self._on_output(node, message)
-        elif op == "node.started":
-            self._table.running(node)
-        elif op == "node.serving":
-            self._table.serving(node)
-        elif op == "node.export":
-            self._report.exports.append(str(message["path"]))
-        elif op == "node.ended":
-            self._on_node_ended(node, Outcome.from_dict(message), tuple(message["last_lines"]))
-        else:
-            logger.warning("node %s sent a message of unknown kind %r", node, op)
-
-    def _on_output(self, node: str, message: dict[str, Any]) -> None:
-        lines = list(message["lines"])
-        if message.get("dropped"):
-            lines.insert(0, f"[{message['dropped']} lines were left out here; all of them are in the executor's folder]")
-        self._options.on_output(node, lines)
-
-    def _on_node_ended(self, node: str, outcome: Outcome, last_lines: tuple[str, ...]) -> None:
-        failure = self._table.ended(node, outcome, last_lines)
-        if failure is not None:
-            self._watch.noticed(failure)
-            return
-        self._emit(events.NodeFinished(node=node, seconds=round(self._table.seconds_running(node), 3)))
-        if self._feed is not None:
-            self._feed.node_ended(node)
-
-    def _on_disconnect(self, node: str) -> None:
-        failure = self._table.disconnected(node)
-        if failure is not None and not self._closed:
-            self._watch.noticed(failure)
+        return self._report.copy(first_failure=None if failure is None else failed_event(failure, first=True))
 
     # ---- failures ----------------------------------------------------------------------------------------------------------
 
@@ -405,7 +336,7 @@ class TFCluster:
             self._fail(cause)
             return
         if not self._closed and self._error is None:
-            self._emit(_failed_event(cause, first=True))
+            self._emit(failed_event(cause, first=True))
         self._fail(node_error(cause))
 
     def _feed_failed(self, exc: TfosError) -> None:
@@ -449,6 +380,7 @@ class TFCluster:
         self._closed = True
         since = max(self._closing_since(), self._table.last_finish or 0.0)
         self._watch.close()
+        self._table.expect_goodbyes()
         self._stop_nodes(reason)
         if not self._table.wait(lambda: not self._table.connected(), _GONE_S):
             logger.warning("nodes %s did not go away within %g s", ", ".join(self._table.connected()), _GONE_S)
@@ -473,48 +405,3 @@ class TFCluster:
             self._raise_error()
             raise ClusterStateError(f"{what}() came after shutdown()", "Start a new cluster with TFCluster.run.")
         return self._feed
-
-
-def driver_host(sc: SparkContext) -> str | None:
-    """The address that Spark itself advertises for the driver; executors reach it already."""
-    host = sc.getConf().get("spark.driver.host", None)
-    return str(host).strip("[]") if host else None
-
-
-def node_error(failure: NodeFailure) -> NodeError:
-    """The exception that tells of a failed node."""
-    outcome = failure.outcome
-    where = f"{failure.node} (executor {failure.executor_id} on {failure.host or 'an unknown host'})"
-    cls = NodeLostError if outcome.lost else NodeFailedError
-    hint = (
-        "Start the job again; nothing is wrong with the program."
-        if outcome.lost
-        else f"See tfos logs RUN_ID --node {failure.node}."
-    )
-    return cls(
-        f"{where} failed: {outcome.error}",
-        hint,
-        failure.node,
-        failure.host,
-        failure.executor_id,
-        outcome.exit_code,
-        outcome.signal,
-        outcome.traceback,
-        failure.last_lines,
-    )
-
-
-def _failed_event(failure: NodeFailure, *, first: bool) -> events.NodeFailed:
-    outcome = failure.outcome
-    return events.NodeFailed(
-        node=failure.node,
-        host=failure.host,
-        executor_id=failure.executor_id,
-        error=outcome.error,
-        exit_code=outcome.exit_code,
-        signal=outcome.signal,
-        traceback=outcome.traceback,
-        last_lines=failure.last_lines,
-        lost=outcome.lost,
-        first=first,
-    )

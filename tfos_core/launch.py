@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tfos_core.errors import ConfigError
+from tfos_core import events
+from tfos_core.errors import ConfigError, ReservationTimeoutError
 from tfos_core.node import NodeTask
 from tfos_core.node_config import ClusterConfig
+from tfos_core.node_table import NodeTable
 from tfos_core.options import ClusterOptions
 from tfos_core.placement import Placement
 from tfos_core.reservation import Server
@@ -19,9 +22,12 @@ from tfos_core.topology import ClusterPlan, InputMode
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-__all__ = ("NodeJob", "make_payload", "new_cluster_config")
+__all__ = ("NodeJob", "await_registration", "driver_host", "make_payload", "new_cluster_config")
 
 logger = logging.getLogger(__name__)
+
+#: How often the user is told who is missing, in seconds.
+_TELL_S = 5.0
 
 
 def make_payload(map_fun: Callable[[Any, Any], Any], tf_args: Any) -> bytes:
@@ -76,6 +82,37 @@ def new_cluster_config(
         log_dir=log_dir,
         feed_budget_bytes=options.feed_budget_bytes,
     )
+
+
+def await_registration(
+    table: NodeTable, server: Server, emit: events.EventSink, timeout: float, *, is_over: Callable[[], bool]
+) -> None:
+    """Wait until every node has registered or `is_over`, telling every few seconds who is missing.
+
+    Raises:
+        ReservationTimeoutError: some had not within `timeout` seconds; names them.
+    """
+    started = time.monotonic()
+    while True:
+        left = started + timeout - time.monotonic()
+        if table.wait(lambda: not table.missing() or is_over(), min(left, _TELL_S)):
+            return
+        missing, waited = table.missing(), time.monotonic() - started
+        if waited >= timeout:
+            address = ":".join(map(str, server.address))
+            raise ReservationTimeoutError(
+                f"{len(missing)} of {table.size} nodes did not register within {timeout:g} s: {', '.join(missing)}",
+                f"Look at the logs of the executors (Spark's web UI); can they reach the driver at {address}?",
+                missing,
+            )
+        reason = "the node task has not registered yet"
+        emit(events.ReservationWaiting(missing=missing, waited_s=round(waited, 1), timeout_s=timeout, reason=reason))
+
+
+def driver_host(sc: SparkContext) -> str | None:
+    """The address that Spark itself advertises for the driver; executors reach it already."""
+    host = sc.getConf().get("spark.driver.host", None)
+    return str(host).strip("[]") if host else None
 
 
 class NodeJob:

@@ -53,6 +53,7 @@ class NodeTable:
         self._nodes = {slot.name: _Node(slot=slot, serving=slot.role.is_serving) for slot in plan.slots}
         self._failures: list[NodeFailure] = []
         self._last_finish: float | None = None
+        self._closing = False
 
     # ---- changes -----------------------------------------------------------------------------------------------------------
 
@@ -100,10 +101,17 @@ class NodeTable:
         with self._changed:
             self._nodes[name].connected = False
             self._changed.notify_all()
+            if self._closing:
+                return None
             outcome = Outcome(
                 ok=False, error=f"{name} went away without a word: its supervisor, its host or the network was lost", lost=True
             )
             return self.ended(name, outcome)
+
+    def expect_goodbyes(self) -> None:
+        """From now on nodes are told to go, so that a closed channel is no failure."""
+        with self._changed:
+            self._closing = True
 
     def wake(self) -> None:
         """Make every `wait` look again."""
@@ -116,6 +124,11 @@ class NodeTable:
             return self._changed.wait_for(condition, timeout)
 
     # ---- questions ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def size(self) -> int:
+        """How many nodes the cluster has."""
+        return len(self._nodes)
 
     def missing(self) -> tuple[str, ...]:
         """The nodes that have not registered."""

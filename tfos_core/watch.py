@@ -25,7 +25,8 @@ class FailureWatch:
         self._lock = threading.Lock()
         self._timers: list[threading.Timer] = []
         self._noticed = threading.Event()
-        self._decided = threading.Event()
+        self._decided = False
+        self._told = threading.Event()
         self._closed = False
 
     def noticed(self, failure: NodeFailure) -> None:
@@ -38,9 +39,9 @@ class FailureWatch:
         self._later(_JOB_WAIT_S, error)
 
     def settle(self, timeout: float = 2 * _COLLATERAL_WAIT_S) -> None:
-        """Give the news of a node's failure a moment to arrive and be decided on."""
+        """Give the news of a node's failure a moment to arrive, be decided on and be told."""
         if self._noticed.wait(_COLLATERAL_WAIT_S / 3):
-            self._decided.wait(timeout)
+            self._told.wait(timeout)
 
     def close(self) -> None:
         """Decide nothing any more."""
@@ -54,17 +55,19 @@ class FailureWatch:
         timer = threading.Timer(seconds, self._decide, args=(error,))
         timer.daemon = True
         with self._lock:
-            if self._closed or self._decided.is_set():
+            if self._closed or self._decided:
                 return
             self._timers.append(timer)
         timer.start()
 
     def _decide(self, error: TfosError | None) -> None:
         with self._lock:
-            if self._closed or self._decided.is_set():
+            if self._closed or self._decided:
                 return
             cause = self._table.first_failure() or error
             if cause is None:
                 return
-            self._decided.set()
+            self._decided = True
         self._on_failure(cause)
+        # Only now: who settles looks at what `on_failure` did.
+        self._told.set()

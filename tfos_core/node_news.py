@@ -1,0 +1,89 @@
+"""What nodes say over the control channel, turned into the state of the cluster and into events; runs in the server's thread."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from tfos_core import events
+from tfos_core.cluster_report import ClusterReport
+from tfos_core.node_table import NodeTable
+from tfos_core.options import ClusterOptions
+from tfos_core.outcome import Outcome
+from tfos_core.reservation import NodeRecord
+from tfos_core.watch import FailureWatch
+
+if TYPE_CHECKING:
+    from tfos_core.feed.coordinator import FeedCoordinator
+
+__all__ = ("NodeNews",)
+
+logger = logging.getLogger(__name__)
+
+
+class NodeNews:
+    """The callbacks of a cluster's reservation server; `feed` is set when the cluster is fed."""
+
+    def __init__(self, table: NodeTable, watch: FailureWatch, options: ClusterOptions, report: ClusterReport) -> None:
+        self._table = table
+        self._watch = watch
+        self._options = options
+        self._emit = options.on_event
+        self._report = report
+        self.feed: FeedCoordinator | None = None
+
+    def on_registered(self, record: NodeRecord) -> None:
+        """A node has registered."""
+        # The event goes first: the table wakes the starting thread, whose next event says that the cluster is ready.
+        self._emit(
+            events.NodeRegistered(
+                node=record.name,
+                executor_id=record.executor_id,
+                host=record.host,
+                port=record.port,
+                pid=record.pid,
+                registered=self._table.size - len(self._table.missing()) + 1,
+                expected=self._table.size,
+            )
+        )
+        self._table.registered(record.name, record.host)
+
+    def on_message(self, node: str, message: dict[str, Any]) -> None:
+        """A registered node said something."""
+        op = str(message.get("op", ""))
+        if op.startswith("feed."):
+            if self.feed is not None:
+                self.feed.handle(node, message)
+        elif op == "node.output":
+            self._on_output(node, message)
+        elif op == "node.started":
+            self._table.running(node)
+        elif op == "node.serving":
+            self._table.serving(node)
+        elif op == "node.export":
+            self._report.exports.append(str(message["path"]))
+        elif op == "node.ended":
+            self._on_ended(node, Outcome.from_dict(message), tuple(message["last_lines"]))
+        else:
+            logger.warning("node %s sent a message of unknown kind %r", node, op)
+
+    def on_disconnect(self, node: str) -> None:
+        """A node's channel closed; that is bad news unless the node had ended."""
+        failure = self._table.disconnected(node)
+        if failure is not None:
+            self._watch.noticed(failure)
+
+    def _on_output(self, node: str, message: dict[str, Any]) -> None:
+        lines = list(message["lines"])
+        if message.get("dropped"):
+            lines.insert(0, f"[{message['dropped']} lines were left out here; all of them are in the executor's folder]")
+        self._options.on_output(node, lines)
+
+    def _on_ended(self, node: str, outcome: Outcome, last_lines: tuple[str, ...]) -> None:
+        failure = self._table.ended(node, outcome, last_lines)
+        if failure is not None:
+            self._watch.noticed(failure)
+            return
+        self._emit(events.NodeFinished(node=node, seconds=round(self._table.seconds_running(node), 3)))
+        if self.feed is not None:
+            self.feed.node_ended(node)

@@ -159,6 +159,10 @@ class FeedCoordinator:
             self.abort(from_wire(message.get("error") or {}))
             return
         if op == "feed.closed" and not message.get("failed"):
+            with self._lock:
+                # What the node consumed since its last report would be missing from the numbers.
+                if self._ledger is not None and message.get("seq") == self._ledger.seq:
+                    self._ledger.node_rows(node, int(message.get("node_rows", 0)))
             self.node_ended(node)
             return
         with self._lock:

@@ -44,15 +44,18 @@ class ProgressWriter:
 
 
 class ProgressReader:
-    """A feed task's side; a file that is not there means that nothing was consumed yet."""
+    """A feed task's side. A file that is not there means that nothing was consumed yet: a feed task may connect before the node's
+    process has made it, so it is looked for again at every question."""
 
     def __init__(self, path: Path) -> None:
+        self._path = path
         self._map: mmap.mmap | None = None
-        with contextlib.suppress(OSError, ValueError), path.open("rb") as file:
-            self._map = mmap.mmap(file.fileno(), _RECORD.size, access=mmap.ACCESS_READ)
 
     def last_consumed(self) -> float:
         """CLOCK_MONOTONIC seconds of the last consumption, 0.0 when there was none."""
+        if self._map is None:
+            with contextlib.suppress(OSError, ValueError), self._path.open("rb") as file:
+                self._map = mmap.mmap(file.fileno(), _RECORD.size, access=mmap.ACCESS_READ)
         return 0.0 if self._map is None else float(_RECORD.unpack_from(self._map, 0)[0])
 
     def close(self) -> None:

@@ -146,16 +146,8 @@ class TFCluster:
             self._emit(events.Warned(id="spark-setting", message=warning))
         self._options.cancellation.on_request(self._on_cancel)
         try:
-            placement = place(
-                self._sc,
-                self._plan,
-                self._input_mode,
-                timeout=timeout,
-                cancellation=self._options.cancellation,
-                on_waiting=lambda missing, waited, reason: self._emit(
-                    events.ReservationWaiting(missing=missing, waited_s=round(waited, 1), timeout_s=timeout, reason=reason)
-                ),
-            )
+            cancellation = self._options.cancellation
+            placement = place(self._sc, self._plan, self._input_mode, timeout=timeout, cancellation=cancellation, emit=self._emit)
             self._report.timings["executors_s"] = time.monotonic() - started
             started = time.monotonic()
             self._open_server(timeout)
@@ -378,7 +370,7 @@ class TFCluster:
         if self._closed:
             return
         self._closed = True
-        since = max(self._closing_since(), self._table.last_finish or 0.0)
+        since = self._table.last_finish or time.monotonic()
         self._watch.close()
         self._table.expect_goodbyes()
         self._stop_nodes(reason)
@@ -390,9 +382,6 @@ class TFCluster:
             self._server.stop()
         self._report.timings["shutdown_s"] = time.monotonic() - since
         self._emit(events.ShutdownFinished(seconds=round(self._report.timings["shutdown_s"], 3)))
-
-    def _closing_since(self) -> float:
-        return self._table.last_finish or time.monotonic()
 
     def _require_feed(self, what: str, qname: str) -> FeedCoordinator:
         if self._feed is None:

@@ -6,12 +6,12 @@ import logging
 import platform
 import re
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfos_core.cancellation import Cancellation
 from tfos_core.errors import ConfigError, ReservationTimeoutError
+from tfos_core.events import EventSink, ReservationWaiting
 from tfos_core.settings import PLACEMENT_WAIT_S
 from tfos_core.topology import ClusterPlan, InputMode
 
@@ -95,13 +95,13 @@ def place(
     *,
     timeout: float,
     cancellation: Cancellation,
-    on_waiting: Callable[[tuple[str, ...], float, str], None],
+    emit: EventSink,
 ) -> Placement:
     """Wait until as many executors are there as the plan has nodes on executors.
 
     Args:
         timeout: seconds; at most `PLACEMENT_WAIT_S` of them are used.
-        on_waiting: called every few seconds with the roles that have no executor yet, the seconds waited, and Spark's numbers.
+        emit: gets ReservationWaiting every few seconds, with the roles that have no executor yet and Spark's numbers.
 
     Raises:
         ReservationTimeoutError: too few executors came, or it is known that too few can come; names the roles left over.
@@ -127,7 +127,8 @@ def place(
             raise _too_few(sc, plan, slots, f"{slots} available after {waited:.0f} s ({_sizes(sc)})")
         if time.monotonic() - told >= _TELL_S:
             told = time.monotonic()
-            on_waiting(missing, waited, f"{slots} of {needed} executors are there; {_sizes(sc)}")
+            reason = f"{slots} of {needed} executors are there; {_sizes(sc)}"
+            emit(ReservationWaiting(missing=missing, waited_s=round(waited, 1), timeout_s=timeout, reason=reason))
         time.sleep(_LOOK_S)
     if input_mode is InputMode.SPARK and len(executors) > needed:
         raise ConfigError(

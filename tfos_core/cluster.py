@@ -370,7 +370,7 @@ class TFCluster:
         if self._closed:
             return
         self._closed = True
-        since = self._table.last_finish or time.monotonic()
+        since = time.monotonic()
         self._watch.close()
         self._table.expect_goodbyes()
         self._stop_nodes(reason)

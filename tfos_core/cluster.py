@@ -275,7 +275,6 @@ class TFCluster:
         if self._closed:
             self._raise_error()
             return
-        self._emit(events.ShutdownStarted(reason=str(self._error) if self._error else "the job is done"))
         if self._feed is not None and self._error is None:
             self._feed.end_of_feed()
         try:
@@ -329,7 +328,7 @@ class TFCluster:
             return
         if not self._closed and self._error is None:
             self._emit(failed_event(cause, first=True))
-        self._fail(node_error(cause))
+        self._fail(node_error(cause, self._options.run_id))
 
     def _feed_failed(self, exc: TfosError) -> None:
         """A feed error may be the echo of a node's failure that is still on its way; then that one counts."""
@@ -371,6 +370,7 @@ class TFCluster:
             return
         self._closed = True
         since = time.monotonic()
+        self._emit(events.ShutdownStarted(reason=str(self._error) if self._error else reason))
         self._watch.close()
         self._table.expect_goodbyes()
         self._stop_nodes(reason)

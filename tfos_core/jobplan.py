@@ -41,7 +41,10 @@ class DataPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobPlan:
-    """Everything the shim needs. Times are in seconds, `num_nodes` counts TensorFlow nodes (driver ps included)."""
+    """Everything the shim needs. Times are in seconds, `num_nodes` counts TensorFlow nodes (driver ps included).
+
+    `base_dir` is the folder that relative paths of the program start from: the spec's.
+    """
 
     run_id: str
     name: str
@@ -65,6 +68,7 @@ class JobPlan:
     tensorboard: bool = False
     log_dir: str | None = None
     data: DataPlan | None = None
+    base_dir: str | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     secrets: tuple[str, ...] = ()
     detached: bool = False

@@ -80,6 +80,7 @@ def new_cluster_config(
         num_epochs=options.num_epochs,
         data=dict(options.data),
         log_dir=log_dir,
+        base_dir=options.base_dir,
         feed_budget_bytes=options.feed_budget_bytes,
     )
 

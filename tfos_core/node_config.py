@@ -32,6 +32,7 @@ class ClusterConfig:
     num_epochs: int
     data: Mapping[str, Any]
     log_dir: str | None
+    base_dir: str | None = None
     feed_budget_bytes: int = DEFAULT_FEED_BUDGET_BYTES
 
 

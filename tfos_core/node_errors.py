@@ -9,16 +9,13 @@ from tfos_core.node_table import NodeFailure
 __all__ = ("failed_event", "node_error")
 
 
-def node_error(failure: NodeFailure) -> NodeError:
-    """The exception that tells of a failed node."""
+def node_error(failure: NodeFailure, run_id: str = "") -> NodeError:
+    """The exception that tells of a failed node; with a run id the hint is the command that shows its log."""
     outcome = failure.outcome
     where = f"{failure.node} (executor {failure.executor_id} on {failure.host or 'an unknown host'})"
     cls = NodeLostError if outcome.lost else NodeFailedError
-    hint = (
-        "Start the job again; nothing is wrong with the program."
-        if outcome.lost
-        else f"See tfos logs RUN_ID --node {failure.node}."
-    )
+    look = f"tfos logs {run_id} --node {failure.node}" if run_id else f"the output of {failure.node} in its executor's folder"
+    hint = "Start the job again; nothing is wrong with the program." if outcome.lost else f"See {look}."
     return cls(
         f"{where} failed: {outcome.error}",
         hint,

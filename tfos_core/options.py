@@ -34,6 +34,7 @@ class ClusterOptions:
         keras: `legacy` sets TF_USE_LEGACY_KERAS=1, `keras3` removes it, None leaves the environment as it is.
         num_epochs: what `ctx.num_epochs` tells the program.
         data: what `ctx.data` tells the program: the spec's data section.
+        base_dir: where relative paths of the program start (`ctx.working_dir`); the executor's working folder by default.
         feed_budget_bytes: rows waiting in a node before feeders are held back; 64 MiB by default.
     """
 
@@ -46,4 +47,5 @@ class ClusterOptions:
     keras: Literal["legacy", "keras3"] | None = None
     num_epochs: int = 1
     data: Mapping[str, Any] = field(default_factory=dict)
+    base_dir: str | None = None
     feed_budget_bytes: int = DEFAULT_FEED_BUDGET_BYTES

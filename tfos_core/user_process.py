@@ -111,7 +111,7 @@ def _start_message(config: NodeConfig, spec: Mapping[str, list[str]], door: Feed
         "cluster_spec": dict(spec),
         "input_mode": cluster.input_mode,
         "default_fs": cluster.default_fs,
-        "working_dir": config.working_dir,
+        "working_dir": cluster.base_dir or config.working_dir,
         "num_epochs": cluster.num_epochs,
         "data": dict(cluster.data),
         "log_dir": cluster.log_dir,

@@ -58,6 +58,7 @@ def build_plan(resolved: ResolvedSpec, *, run_id: str, run_folder: Path, channel
         tensorboard=spec.tensorboard.enabled,
         log_dir=_log_dir(resolved, run_folder),
         data=_data(resolved, references),
+        base_dir=str(resolved.folder),
         environment=spec.environment.vars,
         secrets=spec.environment.secrets,
         detached=detached,

@@ -234,6 +234,7 @@ class Job:
             secrets=self._secrets,
             keras=plan.keras,
             num_epochs=plan.num_epochs,
+            base_dir=plan.base_dir,
             data=asdict(plan.data) if plan.data is not None else {},
         )
 

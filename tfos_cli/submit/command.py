@@ -111,7 +111,7 @@ def build_command(
     argv += [local_url(shipment.shim), plan_path.name if spec.spark.deploy_mode == "cluster" else str(plan_path)]
     return SparkSubmitCommand(
         argv=tuple(argv),
-        environment=_environment(spec, python, spark_home),
+        environment=_environment(spec, properties, python, spark_home),
         cwd=resolved.folder,
         secret_properties=secret,
         properties_file=properties_file,
@@ -144,7 +144,7 @@ def _options(spec: JobSpec) -> Mapping[str, str]:
     return options
 
 
-def _environment(spec: JobSpec, python: str, spark_home: Path) -> dict[str, str]:
+def _environment(spec: JobSpec, properties: Mapping[str, str], python: str, spark_home: Path) -> dict[str, str]:
     """What the process gets beside the caller's environment: the user's variables first, so that ours are never in doubt."""
     added = dict(spec.environment.vars)
     added["SPARK_HOME"] = str(spark_home)
@@ -154,6 +154,8 @@ def _environment(spec: JobSpec, python: str, spark_home: Path) -> dict[str, str]
         added["PYSPARK_DRIVER_PYTHON"] = python
     if is_on_this_machine(spec):
         added["SPARK_LOCAL_IP"] = LOOPBACK
+        # A SPARK_LOCAL_DIRS of the shell would win over the property, and what is there stays when the driver is killed.
+        added.setdefault("SPARK_LOCAL_DIRS", properties["spark.local.dir"])
     return added
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, is_dataclass
 from typing import Any
 
 from tfos_cli.exit_codes import ExitCode, exit_code_of
@@ -35,7 +36,7 @@ def hint_of(error: BaseException) -> str | None:
 def describe(error: BaseException, code: int) -> dict[str, Any]:
     """The error as a JSON object: type, message, hint, exit code, and the fields that its class adds."""
     fields = vars(error).items() if isinstance(error, TfosError) else ()
-    details = {key: value for key, value in fields if not key.startswith("_") and key not in ("message", "hint")}
+    details = {key: _plain(value) for key, value in fields if not key.startswith("_") and key not in ("message", "hint")}
     head = {"type": type(error).__name__, "message": sentence(error), "hint": hint_of(error), "exit_code": code}
     return {"error": head | {"details": details}}
 
@@ -49,3 +50,9 @@ def show(console: Console, error: BaseException, code: int) -> None:
     remote = getattr(error, "remote_traceback", "") or "\n".join(getattr(error, "last_lines", ()))
     if remote:
         console.note(console.styled(remote.rstrip(), Style.DIM))
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    return [_plain(item) for item in value] if isinstance(value, tuple | list) else value

@@ -134,6 +134,13 @@ def test_a_cluster_inside_this_machine_needs_no_network_and_writes_into_the_run_
         assert properties[name].startswith(str(RUN))
 
 
+def test_a_scratch_folder_of_the_shell_does_not_win_over_that_of_the_run(tmp_path: Path) -> None:
+    assert command_of(BASE, tmp_path).environment["SPARK_LOCAL_DIRS"] == f"{RUN}/spark/local"
+    chosen = command_of(BASE + "spark: {conf: {spark.local.dir: /fast}}\n", tmp_path)
+    assert chosen.environment["SPARK_LOCAL_DIRS"] == "/fast"
+    assert "SPARK_LOCAL_DIRS" not in command_of(BASE + "spark: {master: 'spark://h:1'}\n", tmp_path).environment
+
+
 def test_a_local_cluster_that_the_user_wrote_is_taken_as_it_is(tmp_path: Path) -> None:
     command = command_of(BASE + "spark: {master: 'local-cluster[3,2,2048]', executor_memory: 2g}\n", tmp_path)
     assert option_of(command, "--master") == "local-cluster[3,2,2048]"

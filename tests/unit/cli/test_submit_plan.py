@@ -1,0 +1,209 @@
+"""The plan that the shim gets, the preparation of a run, and the dry run."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from fakes.submissions import SPECS, resolve
+
+from tfos_cli.submit.command import HIDDEN
+from tfos_cli.submit.dry_run import DryRun
+from tfos_cli.submit.plan import build_plan
+from tfos_cli.submit.preparation import prepare
+from tfos_cli.submit.resolved_text import resolved_yaml
+from tfos_cli.submit.spark_home import SparkHome
+from tfos_core.errors import ConfigError
+from tfos_core.jobplan import FunctionRef, JobPlan
+
+RUN = Path("/home/me/.tfos/runs/r1")
+BASE = "name: digits\nentrypoint: apps/digits.py:main_fun\nnum_executors: 3\n"
+SPARK = SparkHome(path=Path("/opt/spark"), version="4.3.0", source="SPARK_HOME")
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    (tmp_path / "apps").mkdir()
+    (tmp_path / "apps" / "digits.py").write_text("")
+    return tmp_path
+
+
+def plan_of(text: str, folder: Path) -> JobPlan:
+    return build_plan(resolve(text, folder, shown_folder=Path("/job")), run_id="r1", run_folder=RUN, channel=RUN / "channel.json")
+
+
+def dry_run_of(text: str, folder: Path) -> DryRun:
+    return DryRun.of(resolve(text, folder), run_id="r1", run_folder=RUN, spark=SPARK, python="/opt/venv/bin/python")
+
+
+def test_a_plan_says_what_the_spec_says_and_survives_json(tmp_path: Path) -> None:
+    text = (
+        BASE
+        + """\
+num_ps: 1
+input_mode: tensorflow
+driver_ps_nodes: true
+feed_timeout: 30
+num_epochs: 2
+args: [--rate, 0.5]
+data: {path: data/train.csv.gz, options: {header: true}, columns: [a, b], transform: prep.py:prepare}
+environment: {vars: {K: v}, secrets: [DB_PASSWORD]}
+"""
+    )
+    plan = plan_of(text, tmp_path)
+    assert plan.entrypoint == FunctionRef(module="digits", function="main_fun", shown="apps/digits.py:main_fun")
+    assert (plan.num_nodes, plan.num_ps, plan.driver_ps_nodes) == (4, 1, True)
+    assert plan.args == ("--rate", "0.5")
+    assert (plan.feed_timeout, plan.num_epochs, plan.keras) == (30, 2, "legacy")
+    assert plan.data is not None
+    assert (plan.data.path, plan.data.format) == ("/job/data/train.csv.gz", "csv")
+    assert plan.data.columns == ("a", "b")
+    assert plan.data.transform == FunctionRef(module="prep", function="prepare", shown="prep.py:prepare")
+    assert (plan.environment, plan.secrets) == ({"K": "v"}, ("DB_PASSWORD",))
+    assert plan.log_dir == f"{RUN}/tensorboard"
+    assert JobPlan.from_json(plan.to_json()) == plan
+
+
+@pytest.mark.parametrize(
+    ("master", "path", "expected"),
+    [
+        ("spark://h:7077", "data/x.csv", "/job/data/x.csv"),
+        ("yarn", "data/x.csv", "file:///job/data/x.csv"),
+        ("yarn", "/data/x.csv", "/data/x.csv"),
+        ("yarn", "hdfs:///data/x.csv", "hdfs:///data/x.csv"),
+        ("k8s://https://h", "s3a://bucket/x.csv", "s3a://bucket/x.csv"),
+    ],
+)
+def test_a_relative_path_is_below_the_spec_and_local_on_every_cluster(
+    master: str, path: str, expected: str, tmp_path: Path
+) -> None:
+    plan = plan_of(BASE + f"data: {{path: '{path}'}}\nspark: {{master: '{master}'}}\n", tmp_path)
+    assert plan.data is not None
+    assert plan.data.path == expected
+
+
+@pytest.mark.parametrize(
+    ("extra", "named"),
+    [
+        ("mode: parallel", "mode: parallel"),
+        ("equal_steps: true", "equal_steps: true"),
+        ("gpus: 2", "gpus.per_node: 2"),
+        ("environment: {pack: venv}", "environment.pack: venv"),
+        ("restart: {max_restarts: 1}", "restart.max_restarts: 1"),
+        ("data: {path: x.csv, cache: node}", "data.cache: node"),
+        ("data: {path: x.tfrecord}", "data.format: tfrecord in input_mode: spark"),
+        ("stream: {source: files, path: in}", "stream"),
+    ],
+)
+def test_what_the_engine_can_not_do_yet_is_refused_and_not_ignored(extra: str, named: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=re.escape(f"{named} is not available")):
+        plan_of(BASE + extra + "\n", tmp_path)
+
+
+def test_data_of_an_unknown_format_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"the format of data.path 'data/train' can not be told"):
+        plan_of(BASE + "data: {path: data/train}\n", tmp_path)
+
+
+def test_the_resolved_spec_is_yaml_that_says_where_each_value_came_from(tmp_path: Path) -> None:
+    resolved = resolve(BASE + "args: {note: 'a: b # c', max_tokens: 5}\ndata: {path: x.csv, columns: [a, b]}\n", tmp_path)
+    text = resolved_yaml(resolved)
+    assert yaml.safe_load(text) == resolved.spec.to_dict()
+    assert re.search(r"^num_executors: 3 +# file:3$", text, re.MULTILINE)
+    assert re.search(r"^num_epochs: 1 +# default$", text, re.MULTILINE)
+    assert re.search(r"^  columns: \[a, b\] +# file:5$", text, re.MULTILINE)
+
+
+def test_the_resolved_spec_hides_what_looks_like_a_secret(tmp_path: Path) -> None:
+    resolved = resolve(BASE + "environment: {vars: {API_TOKEN: abcdef}, secrets: [DB_PASSWORD]}\n", tmp_path)
+    visible = yaml.safe_load(resolved_yaml(resolved))
+    assert visible["environment"]["vars"]["API_TOKEN"] == HIDDEN
+    assert visible["environment"]["secrets"] == ["DB_PASSWORD"]
+
+
+@pytest.mark.parametrize("kind", SPECS)
+def test_a_dry_run_shows_the_command_the_spec_and_writes_nothing(kind: str, job: Path) -> None:
+    text = SPECS[kind]
+    dry_run = dry_run_of(text, job)
+    files = sorted(job.rglob("*"))
+    shown = dry_run.text()
+    assert dry_run.command.render() in shown
+    assert "# nodes:     3 (1 chief, 2 workers)" in shown
+    assert "# keras:     legacy (auto: more than one node" in shown
+    assert "nothing was started or written" in shown
+    assert "abcdef" not in shown
+    assert ("a real run is refused" in shown) == kind.endswith("-cluster")
+    resolved = yaml.safe_load(shown.split("# resolved spec\n")[1])
+    assert resolved["name"] == "digits"
+    assert sorted(job.rglob("*")) == files
+
+
+def test_a_dry_run_as_json_has_the_same(job: Path) -> None:
+    shown = json.loads(json.dumps(dry_run_of(SPECS["yarn-cluster"], job).to_dict()))
+    assert shown["command"]["argv"][0] == "/opt/spark/bin/spark-submit"
+    assert [node["name"] for node in shown["nodes"]] == ["chief:0", "worker:0", "worker:1"]
+    assert shown["memory_overhead"]["value"] == "2048m"
+    assert shown["provenance"]["name"] == "file:1"
+    assert "record can not be brought home" in shown["refused"]
+    assert "abcdef" not in json.dumps(shown)
+
+
+def test_nodes_on_the_driver_are_counted_apart(job: Path) -> None:
+    text = BASE + "input_mode: tensorflow\nnum_ps: 2\ndriver_ps_nodes: true\n"
+    shown = dry_run_of(text, job).text()
+    assert "# nodes:     5 (2 ps, 1 chief, 2 workers), 2 of them on the driver" in shown
+    assert "# executors: 3 on this machine" in shown
+
+
+def test_a_dry_run_refuses_what_a_run_would_refuse(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="there is no file"):
+        dry_run_of(BASE, tmp_path)
+
+
+def test_cluster_deploy_mode_is_refused_before_anything_is_written(job: Path) -> None:
+    run_folder = job / "run"
+    with pytest.raises(ConfigError, match="can not be brought home to this machine yet") as caught:
+        prepare(
+            resolve(SPECS["yarn-cluster"], job),
+            run_id="r1",
+            run_folder=run_folder,
+            plan_path=run_folder / "plan.json",
+            channel=None,
+            environ=os.environ,
+        )
+    assert "--dry-run" in str(caught.value.hint)
+    assert not run_folder.exists()
+
+
+def test_a_preparation_leaves_no_scratch_and_no_secret_behind(job: Path, tmp_path: Path) -> None:
+    java = tmp_path / "jdk" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text("#!/bin/sh\necho 'openjdk version \"17.0.1\"' >&2\n")
+    java.chmod(0o755)
+    run_folder = job / "run"
+    run_folder.mkdir()
+    with prepare(
+        resolve(SPECS["embedded"], job),
+        run_id="r1",
+        run_folder=run_folder,
+        plan_path=run_folder / "plan.json",
+        channel=None,
+        environ={"JAVA_HOME": str(tmp_path / "jdk")},
+    ) as prepared:
+        assert (prepared.scratch.home / "bin" / "spark-submit").is_file()
+        assert prepared.scratch.temporary.is_dir()
+        assert prepared.command.argv[0] == str(prepared.scratch.home / "bin" / "spark-submit")
+        assert prepared.command.environment["PYSPARK_PYTHON"] == sys.executable
+        assert "abcdef" in (run_folder / "spark-secrets.conf").read_text()
+        assert JobPlan.from_json((run_folder / "plan.json").read_text()) == prepared.plan
+        assert (run_folder / "plan.json").stat().st_mode & 0o777 == 0o600
+        assert "abcdef" not in shlex.join(prepared.command.argv)
+    assert not prepared.scratch.folder.exists()
+    assert not (run_folder / "spark-secrets.conf").exists()
+    prepared.clean()

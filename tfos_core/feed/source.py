@@ -52,16 +52,23 @@ def inference_rdd(data: Any, target: Target) -> Any:
 
 def is_raw(rdd: Any) -> bool:
     """Whether the JVM holds the RDD's rows as pickled batches, so that they can go through unread."""
-    from pyspark.core.rdd import PipelinedRDD
     from pyspark.serializers import AutoBatchedSerializer, BatchedSerializer, CloudPickleSerializer, CPickleSerializer
 
-    if isinstance(rdd, PipelinedRDD) and rdd._is_pipelinable():
+    if isinstance(rdd, _pipelined_class()) and rdd._is_pipelinable():
         return False
     serializer = rdd._jrdd_deserializer
     # Exactly these two: subclasses such as FlattenedValuesSerializer put something else into a frame.
     if type(serializer) not in (BatchedSerializer, AutoBatchedSerializer):
         return False
     return isinstance(serializer.serializer, CPickleSerializer | CloudPickleSerializer)
+
+
+def _pipelined_class() -> Any:
+    try:
+        from pyspark.core.rdd import PipelinedRDD
+    except ImportError:  # pyspark 3.5
+        from pyspark.rdd import PipelinedRDD
+    return PipelinedRDD
 
 
 def _frames(rdd: Any) -> Any:

@@ -17,6 +17,7 @@ from tfos_core.errors import (
     InterruptedRunError,
     NodeLostError,
     ReservationTimeoutError,
+    ResultCountError,
     TfosError,
 )
 from tfos_core.launch import NodeJob, await_registration, driver_host, new_cluster_config
@@ -254,7 +255,9 @@ class TFCluster:
             return
         if not self._closed and self._error is None:
             self._emit(failed_event(cause, first=True))
-        self._fail(node_error(cause, self._options.run_id))
+        told = self._feed.error if self._feed is not None else None
+        # A wrong number of results also ends the node's function with that error: then the feed's own word is the cause.
+        self._fail(told if isinstance(told, ResultCountError) else node_error(cause, self._options.run_id))
 
     def _feed_failed(self, exc: TfosError) -> None:
         """A feed error may be the echo of a node's failure that is still on its way; then that one counts."""

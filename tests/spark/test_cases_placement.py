@@ -19,7 +19,8 @@ from tfos_core.errors import NodeLostError, ReservationTimeoutError
 if TYPE_CHECKING:
     pass
 
-SMALL = {"spark.executor.memory": "512m", "spark.executor.cores": "1", "spark.scheduler.maxRegisteredResourcesWaitingTime": "1s"}
+WHOLE = {"spark.executor.memory": "512m", "spark.scheduler.maxRegisteredResourcesWaitingTime": "1s"}
+SMALL = WHOLE | {"spark.executor.cores": "1"}
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +32,7 @@ def workers() -> Iterator[StandaloneCluster]:
 
 def refusal_of(master: StandaloneCluster, conf: Mapping[str, str], timeout: float) -> tuple[ReservationTimeoutError, float]:
     """How a cluster of two nodes is refused, and after how many seconds."""
-    with start_context(master.url, SMALL | dict(conf)) as context:
+    with start_context(master.url, conf) as context:
         started = time.monotonic()
         with (
             pytest.raises(ReservationTimeoutError) as refusal,
@@ -42,7 +43,7 @@ def refusal_of(master: StandaloneCluster, conf: Mapping[str, str], timeout: floa
 
 
 def test_a_limit_of_cores_that_is_too_small_is_refused_before_waiting(workers: StandaloneCluster, nothing_left: None) -> None:
-    refusal, seconds = refusal_of(workers, {"spark.cores.max": "1"}, timeout=60)
+    refusal, seconds = refusal_of(workers, SMALL | {"spark.cores.max": "1"}, timeout=60)
     assert seconds < 5
     assert "2 nodes need 2 executors, 1 available" in str(refusal)
     assert "spark.cores.max=1" in str(refusal)
@@ -50,7 +51,7 @@ def test_a_limit_of_cores_that_is_too_small_is_refused_before_waiting(workers: S
 
 
 def test_memory_that_no_worker_has_is_reported_with_the_numbers(workers: StandaloneCluster, nothing_left: None) -> None:
-    refusal, seconds = refusal_of(workers, {"spark.executor.memory": "3g"}, timeout=3)
+    refusal, seconds = refusal_of(workers, SMALL | {"spark.executor.memory": "3g"}, timeout=3)
     assert seconds < 10
     assert "2 nodes need 2 executors, 0 available" in str(refusal)
     assert "3g memory" in str(refusal)
@@ -59,7 +60,7 @@ def test_memory_that_no_worker_has_is_reported_with_the_numbers(workers: Standal
 
 def test_tasks_that_need_more_cores_than_an_executor_has_are_reported(workers: StandaloneCluster, nothing_left: None) -> None:
     # With spark.executor.cores left out, Spark itself does not notice.
-    refusal, seconds = refusal_of(workers, {"spark.executor.cores": "", "spark.task.cpus": "2"}, timeout=3)
+    refusal, seconds = refusal_of(workers, WHOLE | {"spark.task.cpus": "2"}, timeout=3)
     assert seconds < 10
     assert "spark.task.cpus=2" in str(refusal)
     assert "1 cores" in str(refusal)

@@ -45,8 +45,8 @@ def build_model(tf, learning_rate):
     layers = tf.keras.layers
     image = tf.keras.Input((IMAGE_SIZE,), name="image")
     hidden = layers.Reshape((8, 8, 1))(layers.Rescaling(1 / 16)(image))
-    hidden = layers.MaxPooling2D()(layers.Conv2D(16, 3, padding="same", activation="relu")(hidden))
-    hidden = layers.Dense(64, activation="relu")(layers.Flatten()(hidden))
+    hidden = layers.MaxPooling2D()(layers.Conv2D(32, 3, padding="same", activation="relu")(hidden))
+    hidden = layers.Dense(64, activation="relu")(layers.Dropout(0.4)(layers.Flatten()(hidden)))
     model = tf.keras.Model(image, layers.Dense(10, activation="softmax", name="probabilities")(hidden))
     model.compile(tf.keras.optimizers.Adam(learning_rate), "sparse_categorical_crossentropy", metrics=["accuracy"])
     return model

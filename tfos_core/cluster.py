@@ -54,6 +54,7 @@ def run(  # noqa: PLR0913 - the signature of the 2022 API
         num_ps: parameter servers among them.
         input_mode: `InputMode.SPARK` feeds rows through `train`; with `InputMode.TENSORFLOW` nodes read for themselves.
         log_dir: passed on as `ctx.log_dir`.
+        driver_ps_nodes: the parameter servers run beside the driver and take no executor; needs `InputMode.TENSORFLOW`.
         master_node: `chief`, `master` or None.
         reservation_timeout: seconds until every node must have registered.
         queues: accepted for programs of 2022; the feed has the names `input` and `output` and no queues.
@@ -76,9 +77,11 @@ def run(  # noqa: PLR0913 - the signature of the 2022 API
         raise ConfigError(
             "tensorboard=True is not supported yet", "Write summaries to a folder and run tensorboard on it yourself."
         )
-    if driver_ps_nodes:
-        raise ConfigError("driver_ps_nodes=True is not supported yet", "Let the parameter servers run on executors.")
     input_mode = InputMode(input_mode)
+    if driver_ps_nodes and input_mode is InputMode.SPARK:
+        raise ConfigError(
+            "driver_ps_nodes needs InputMode.TENSORFLOW, as in 2022", "Drop driver_ps_nodes, so that ps take executors."
+        )
     if eval_node and input_mode is InputMode.SPARK:
         raise ConfigError(
             "eval_node needs InputMode.TENSORFLOW: an evaluator reads its own data", "Drop eval_node, or the input mode."

@@ -24,7 +24,7 @@ class TFNodeContext:
         executor_id: position of the node in the cluster, from 0; `worker_num` is the 2022 name of the same number.
         job_name: `chief`, `master`, `worker`, `ps` or `evaluator`.
         task_index: position among the nodes of the same role, from 0.
-        cluster_spec: role -> list of `host:port`.
+        cluster_spec: role -> list of `host:port` of the training cluster; the evaluator is in its own only.
         num_workers: nodes that train: chief or master, and workers.
         defaultFS: Hadoop's default file system on the driver, such as `hdfs://namenode:8020`, or `file://`.
         working_dir: folder that relative paths of a `file://` default file system start from.
@@ -134,8 +134,20 @@ class TFNodeContext:
     def start_cluster_server(self, num_gpus: int = 1, rdma: bool = False) -> tuple[Any, Any]:
         """Start a `tf.distribute.Server` for this node's role; returns (cluster spec, server) as in 2022.
 
+        A node that then calls `server.join()` serves the others and is stopped when they are done. So is one that started a server
+        in `InputMode.TENSORFLOW` while another node trains without one, as the coordinator of ParameterServerStrategy does. A node
+        that is fed, or whose peers all have servers (between-graph training), ends when its function returns.
+
         `num_gpus` and `rdma` are accepted for programs of 2022; devices are chosen before TensorFlow starts.
+
+        Raises:
+            ClusterStateError: on an evaluator, which is not part of the training cluster.
         """
+        if self.job_name == Role.EVALUATOR:
+            raise ClusterStateError(
+                f"{self.job_name}:{self.task_index} is not part of the training cluster, so it has no server to start",
+                "Start servers on the other nodes only; an evaluator reads the chief's checkpoints.",
+            )
         import tensorflow as tf
 
         self._report({"op": "node.serving"})

@@ -1,4 +1,4 @@
-"""The Spark task that starts one node on its executor."""
+"""Starting one node: its supervisor, from the Spark task on its executor or from the driver."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tfos_core.topology import NodeSlot
 if TYPE_CHECKING:
     from pyspark import Broadcast
 
-__all__ = ("NodeTask",)
+__all__ = ("NodeTask", "follow_node", "start_node")
 
 logger = logging.getLogger(__name__)
 
@@ -44,11 +44,9 @@ class NodeTask:
         slot = self.slots[next(iter(partition))]
         kill_orphans()
         config = self._configure(slot)
-        link = self._start_supervisor(config)
+        link = start_node(config, self.payload.value)
         try:
-            link.send(config.to_dict())
-            link.send_bytes(self.payload.value)
-            self._follow(link, config)
+            follow_node(link, config)
         finally:
             link.close()
         yield config.name
@@ -65,43 +63,69 @@ class NodeTask:
             python_path=os.pathsep.join(path for path in sys.path if path),
         )
 
-    def _start_supervisor(self, config: NodeConfig) -> Link:
-        link, child_fd = link_pair()
-        log = _supervisor_log(config)
-        try:
-            with log.open("ab") as output:
-                detaching = subprocess.Popen(
-                    [config.python, "-m", "tfos_core.supervisor", str(child_fd)],
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=output,
-                    env=dict(os.environ) | {"PYTHONPATH": config.python_path},
-                    pass_fds=[child_fd],
-                    start_new_session=True,
-                )
-        except OSError as exc:
-            link.close()
-            raise ConfigError(f"{config.name} could not start {config.python!r} in {config.working_dir}: {exc}") from exc
-        finally:
-            os.close(child_fd)
-        if status := detaching.wait(_DETACH_TIMEOUT_S):
-            link.close()
-            raise ConfigError(f"the supervisor of {config.name} ended with code {status} at its start: {_last_lines(log)}")
-        return link
 
-    def _follow(self, link: Link, config: NodeConfig) -> None:
-        """Wait for what the supervisor says; the driver bounds the wait, because it ends the supervisor at its deadlines."""
-        try:
-            message: dict[str, Any] = link.receive()
-        except ChannelClosedError as exc:
-            raise NodeFailedError(
-                f"the supervisor of {config.name} ended without a word; its last lines: {_last_lines(_supervisor_log(config))}",
-                node=config.name,
-            ) from exc
-        if message["op"] == "ended" and not message["ok"]:
-            raise NodeFailedError(
-                f"{config.name} failed: {message['error']}", node=config.name, remote_traceback=message.get("traceback", "")
+def start_node(config: NodeConfig, payload: bytes) -> Link:
+    """Start the supervisor of a node and tell it what to do; the link is its life line.
+
+    Args:
+        payload: the pickled function and its arguments.
+
+    Raises:
+        ConfigError: the interpreter does not start.
+        ChannelClosedError: the supervisor ended at once.
+    """
+    link = _start_supervisor(config)
+    try:
+        link.send(config.to_dict())
+        link.send_bytes(payload)
+    except ChannelClosedError:
+        link.close()
+        raise
+    return link
+
+
+def follow_node(link: Link, config: NodeConfig) -> None:
+    """Wait for what the supervisor says; the driver bounds the wait, because it ends the supervisor at its deadlines.
+
+    Raises:
+        NodeFailedError: the node failed, or its supervisor ended without a word.
+    """
+    try:
+        message: dict[str, Any] = link.receive()
+    except ChannelClosedError as exc:
+        raise NodeFailedError(
+            f"the supervisor of {config.name} ended without a word; its last lines: {_last_lines(_supervisor_log(config))}",
+            node=config.name,
+        ) from exc
+    if message["op"] == "ended" and not message["ok"]:
+        raise NodeFailedError(
+            f"{config.name} failed: {message['error']}", node=config.name, remote_traceback=message.get("traceback", "")
+        )
+
+
+def _start_supervisor(config: NodeConfig) -> Link:
+    link, child_fd = link_pair()
+    log = _supervisor_log(config)
+    try:
+        with log.open("ab") as output:
+            detaching = subprocess.Popen(
+                [config.python, "-m", "tfos_core.supervisor", str(child_fd)],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env=dict(os.environ) | {"PYTHONPATH": config.python_path},
+                pass_fds=[child_fd],
+                start_new_session=True,
             )
+    except OSError as exc:
+        link.close()
+        raise ConfigError(f"{config.name} could not start {config.python!r} in {config.working_dir}: {exc}") from exc
+    finally:
+        os.close(child_fd)
+    if status := detaching.wait(_DETACH_TIMEOUT_S):
+        link.close()
+        raise ConfigError(f"the supervisor of {config.name} ended with code {status} at its start: {_last_lines(log)}")
+    return link
 
 
 def _supervisor_log(config: NodeConfig) -> Path:

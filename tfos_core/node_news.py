@@ -59,7 +59,9 @@ class NodeNews:
         elif op == "node.started":
             self._table.running(node)
         elif op == "node.serving":
-            self._table.serving(node)
+            self._table.has_server(node)
+        elif op == "node.joined":
+            self._table.joined(node)
         elif op == "node.export":
             self._report.exports.append(str(message["path"]))
         elif op == "node.ended":
@@ -84,6 +86,14 @@ class NodeNews:
         if failure is not None:
             self._watch.noticed(failure)
             return
+        if self._table.left_early(node):
+            self._emit(
+                events.Warned(
+                    id="ps-ended-early",
+                    message=f"the function of {node} returned while others still train",
+                    hint="A parameter server starts its server and stays in server.join() until it is stopped.",
+                )
+            )
         self._emit(events.NodeFinished(node=node, seconds=round(self._table.seconds_running(node), 3)))
         if self.feed is not None:
             self.feed.node_ended(node)

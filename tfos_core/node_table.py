@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from tfos_core.outcome import Outcome
-from tfos_core.topology import ClusterPlan, NodeSlot, Role
+from tfos_core.topology import ClusterPlan, InputMode, NodeSlot, Role
 
 __all__ = ("NodeFailure", "NodeState", "NodeTable")
 
@@ -22,6 +22,9 @@ class NodeState(StrEnum):
     RUNNING = "running"
     ENDED = "ended"
     FAILED = "failed"
+
+
+_OPEN = (NodeState.EXPECTED, NodeState.REGISTERED, NodeState.RUNNING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,16 +44,24 @@ class _Node:
     state: NodeState = NodeState.EXPECTED
     host: str = ""
     connected: bool = False
-    serving: bool = False
+    has_server: bool = False
+    joined: bool = False
     started: float = 0.0
 
 
 class NodeTable:
-    """Thread-safe; `wait` wakes at every change."""
+    """Thread-safe; `wait` wakes at every change.
 
-    def __init__(self, plan: ClusterPlan) -> None:
+    A node is *finishing* or *serving*. The cluster is done when every finishing node has ended; serving nodes are stopped then.
+    Serving are ps and evaluators, nodes that sit in `Server.join()`, and nodes that started a server, are not fed, and have a
+    peer that trains without one (a coordinator). When all that train have servers, they train between graphs and each ends by
+    itself.
+    """
+
+    def __init__(self, plan: ClusterPlan, input_mode: InputMode) -> None:
         self._changed = threading.Condition()
-        self._nodes = {slot.name: _Node(slot=slot, serving=slot.role.is_serving) for slot in plan.slots}
+        self._is_fed = input_mode is InputMode.SPARK
+        self._nodes = {slot.name: _Node(slot=slot) for slot in plan.slots}
         self._failures: list[NodeFailure] = []
         self._last_finish: float | None = None
         self._closing = False
@@ -72,20 +83,29 @@ class NodeTable:
                 node.state, node.started = NodeState.RUNNING, time.monotonic()
             self._changed.notify_all()
 
-    def serving(self, name: str) -> None:
-        """The node started a server, so others decide when it is done."""
+    def has_server(self, name: str) -> None:
+        """The node started a server of its own."""
         with self._changed:
-            self._nodes[name].serving = True
+            self._nodes[name].has_server = True
+            self._changed.notify_all()
+
+    def joined(self, name: str) -> None:
+        """The node sits in `Server.join()`, which never returns, so others decide when it is done."""
+        with self._changed:
+            self._nodes[name].joined = True
             self._changed.notify_all()
 
     def ended(self, name: str, outcome: Outcome, last_lines: tuple[str, ...] = ()) -> NodeFailure | None:
-        """The node's process ended; returns the failure when it ended badly and that is news."""
+        """The node's process ended; returns the failure when it ended badly and that is news.
+
+        A server that loses its last client may end badly just before it is stopped: no failure, because its work was done.
+        """
         with self._changed:
             node = self._nodes[name]
             if node.state in (NodeState.ENDED, NodeState.FAILED):
                 return None
             self._changed.notify_all()
-            if outcome.ok:
+            if outcome.ok or (node.slot.role is not Role.EVALUATOR and self._serves(node) and self._is_done()):
                 node.state = NodeState.ENDED
                 self._last_finish = time.monotonic()
                 return None
@@ -135,9 +155,20 @@ class NodeTable:
         return tuple(name for name, node in self._nodes.items() if node.state is NodeState.EXPECTED)
 
     def unfinished(self) -> tuple[str, ...]:
-        """The nodes that end by themselves and have not."""
-        open_states = (NodeState.EXPECTED, NodeState.REGISTERED, NodeState.RUNNING)
-        return tuple(name for name, node in self._nodes.items() if node.state in open_states and not node.serving)
+        """The finishing nodes that have not ended."""
+        with self._changed:
+            return tuple(name for name, node in self._nodes.items() if node.state in _OPEN and not self._serves(node))
+
+    def has_trained(self) -> bool:
+        """Whether a node that trains has ended by itself; false while, or when, all of them serve."""
+        with self._changed:
+            return any(node.slot.role.is_fed and node.state is NodeState.ENDED for node in self._nodes.values())
+
+    def left_early(self, name: str) -> bool:
+        """Whether this is a ps that has ended while others still train."""
+        with self._changed:
+            node = self._nodes[name]
+            return node.slot.role is Role.PS and node.state is NodeState.ENDED and not self._closing and not self._is_done()
 
     def evaluating(self) -> tuple[str, ...]:
         """The evaluators that still run."""
@@ -164,3 +195,13 @@ class NodeTable:
         with self._changed:
             causes = [failure for failure in self._failures if not failure.outcome.collateral]
             return next(iter(causes or self._failures), None)
+
+    def _is_done(self) -> bool:
+        return not any(node.state in _OPEN and not self._serves(node) for node in self._nodes.values())
+
+    def _serves(self, node: _Node) -> bool:
+        if node.slot.role.is_serving or node.joined:
+            return True
+        if not node.has_server or self._is_fed:
+            return False
+        return any(other.slot.role.is_fed and not other.has_server for other in self._nodes.values())

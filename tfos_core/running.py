@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 import secrets
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfos_core import events
 from tfos_core.cluster_report import ClusterReport
+from tfos_core.driver_nodes import DriverNodes
 from tfos_core.errors import (
     ClusterStateError,
     ConfigError,
@@ -21,12 +23,14 @@ from tfos_core.errors import (
     TfosError,
 )
 from tfos_core.launch import NodeJob, await_registration, driver_host, new_cluster_config
+from tfos_core.node_config import ClusterConfig
 from tfos_core.node_errors import failed_event, node_error
 from tfos_core.node_news import NodeNews
 from tfos_core.node_table import NodeFailure, NodeTable
 from tfos_core.options import ClusterOptions
 from tfos_core.placement import check_context, place
 from tfos_core.reservation import Server
+from tfos_core.slot_watch import SlotWatch
 from tfos_core.topology import ClusterPlan, InputMode
 from tfos_core.watch import FailureWatch
 
@@ -43,6 +47,9 @@ logger = logging.getLogger(__name__)
 #: Supervisors end within this after they were told, in seconds; STOP_GRACE_S is part of it.
 _GONE_S = 10.0
 
+_NOBODY_TRAINS = "every node serves (a ps, or one that sits in Server.join()), so nobody trained and the nodes were stopped"
+_NOBODY_TRAINS_HINT = "Let the chief, or the workers, train and return; only the nodes that serve them call server.join()."
+
 
 class TFCluster:
     """A started cluster; made by `run`."""
@@ -53,10 +60,12 @@ class TFCluster:
         self._input_mode = input_mode
         self._options = options
         self._emit = options.on_event
-        self._table = NodeTable(plan)
+        self._table = NodeTable(plan, input_mode)
         self._watch = FailureWatch(self._table, self._on_failure)
         self._server: Server | None = None
         self._job: NodeJob | None = None
+        self._driver_nodes: DriverNodes | None = None
+        self._slot_watch: SlotWatch | None = None
         self._feed: FeedCoordinator | None = None
         self._error: TfosError | None = None
         self._closed = False
@@ -92,9 +101,15 @@ class TFCluster:
             )
             self._job = NodeJob(self._sc, self._plan, placement, config, payload, on_end=self._on_job_end)
             self._job.start()
+            if self._plan.on_driver:
+                self._start_driver_nodes(config, payload)
             await_registration(self._table, self._server, self._emit, timeout, is_over=lambda: self._error is not None)
             self._raise_error()
             self._start_nodes()
+            if self._input_mode is InputMode.TENSORFLOW:
+                # Fed nodes give their tasks back; these keep them, with all cores of their executors.
+                self._slot_watch = SlotWatch(self._sc, self._emit)
+                self._slot_watch.start()
         except BaseException as exc:
             self._close(f"the start failed: {exc}")
             raise
@@ -124,6 +139,12 @@ class TFCluster:
             self._news.feed = self._feed
         host, port = self._server.start()
         self._emit(events.ReservationServerStarted(host=host, port=port, expected=tuple(names), timeout_s=timeout))
+
+    def _start_driver_nodes(self, config: ClusterConfig, payload: bytes) -> None:
+        # Spark removes this folder when the application ends.
+        folder = Path(self._sc._temp_dir)
+        self._driver_nodes = DriverNodes(self._plan.on_driver, config, payload, folder, on_failure=self._watch.job_failed)
+        self._driver_nodes.start()
 
     def _start_nodes(self) -> None:
         assert self._server is not None  # noqa: S101 - for the type checker
@@ -213,6 +234,8 @@ class TFCluster:
                 self._watch.settle()
             elif self._error is None and grace_secs > 0:
                 self._table.wait(lambda: not self._table.evaluating() or self._error is not None, grace_secs)
+            if self._error is None and not self._table.has_trained():
+                self._emit(events.Warned(id="nobody-trains", message=_NOBODY_TRAINS, hint=_NOBODY_TRAINS_HINT))
         finally:
             self._close("the job is done")
         self._raise_error()
@@ -300,6 +323,8 @@ class TFCluster:
         self._closed = True
         since = time.monotonic()
         self._emit(events.ShutdownStarted(reason=str(self._error) if self._error else reason))
+        if self._slot_watch is not None:
+            self._slot_watch.stop()
         self._watch.close()
         self._table.expect_goodbyes()
         self._stop_nodes(reason)
@@ -307,6 +332,8 @@ class TFCluster:
             logger.warning("nodes %s did not go away within %g s", ", ".join(self._table.connected()), _GONE_S)
         if self._job is not None:
             self._job.stop(_GONE_S)
+        if self._driver_nodes is not None:
+            self._driver_nodes.stop(_GONE_S)
         if self._server is not None:
             self._server.stop()
         self._report.timings["shutdown_s"] = time.monotonic() - since

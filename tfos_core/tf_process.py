@@ -23,6 +23,7 @@ from tfos_core.context import TFNodeContext
 from tfos_core.errors import ChannelClosedError, ClusterStateError
 from tfos_core.link import Link
 from tfos_core.processes import die_with_parent
+from tfos_core.serving import watch_join
 from tfos_core.topology import InputMode, Role
 
 if TYPE_CHECKING:
@@ -111,6 +112,7 @@ class _Node:
 
     def run(self, payload: bytes) -> int:
         """Call the user's function; returns the exit code of the process."""
+        watch_join(self._joined)
         try:
             # The payload came from the driver through Spark's own channel and two pipes of this user.
             map_fun, tf_args = pickle.loads(payload)
@@ -125,6 +127,9 @@ class _Node:
         if self.hub is not None:
             self.hub.close()
         return 0
+
+    def _joined(self) -> None:
+        self._link.send({"op": "node.joined"})
 
     def _ended_by_exit(self, exc: SystemExit) -> int:
         code = exc.code if isinstance(exc.code, int) else 0 if exc.code is None else 1

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from tfos_core.errors import TopologyError
 
-__all__ = ("ClusterPlan", "InputMode", "NodeSlot", "Role", "cluster_spec", "tf_config")
+__all__ = ("ClusterPlan", "InputMode", "NodeSlot", "Role", "cluster_seen_by", "cluster_spec", "tf_config")
 
 
 class InputMode(StrEnum):
@@ -114,6 +114,11 @@ class ClusterPlan:
         return tuple(slot for slot in self.slots if not slot.on_driver)
 
     @property
+    def on_driver(self) -> tuple[NodeSlot, ...]:
+        """The nodes that run beside the driver and take no executor."""
+        return tuple(slot for slot in self.slots if slot.on_driver)
+
+    @property
     def fed(self) -> tuple[NodeSlot, ...]:
         """The nodes that receive rows in `InputMode.SPARK`."""
         return tuple(slot for slot in self.slots if slot.role.is_fed)
@@ -135,11 +140,17 @@ def cluster_spec(addresses: Iterable[tuple[Role, int, str]]) -> dict[str, list[s
     return spec
 
 
-def tf_config(spec: Mapping[str, list[str]], role: Role, index: int) -> str:
-    """The value of `TF_CONFIG` for one node.
+def cluster_seen_by(role: Role, spec: Mapping[str, list[str]]) -> dict[str, list[str]]:
+    """The cluster as a node of this role knows it.
 
-    The evaluator is not part of the training cluster, so only an evaluator sees itself in the cluster section
-    (https://www.tensorflow.org/api_docs/python/tf/distribute/cluster_resolver/TFConfigClusterResolver).
+    The evaluator is not part of the training cluster, so only an evaluator sees itself there
+    (https://www.tensorflow.org/api_docs/python/tf/distribute/cluster_resolver/TFConfigClusterResolver): the others would wait
+    for a server that it never starts.
     """
-    cluster = {name: list(hosts) for name, hosts in spec.items() if name != Role.EVALUATOR or role is Role.EVALUATOR}
+    return {name: list(hosts) for name, hosts in spec.items() if name != Role.EVALUATOR or role is Role.EVALUATOR}
+
+
+def tf_config(spec: Mapping[str, list[str]], role: Role, index: int) -> str:
+    """The value of `TF_CONFIG` for one node."""
+    cluster = cluster_seen_by(role, spec)
     return json.dumps({"cluster": cluster, "task": {"type": str(role), "index": index}, "environment": "cloud"})

@@ -17,7 +17,7 @@ from tfos_core.node_config import NodeConfig
 from tfos_core.node_environment import process_environment
 from tfos_core.output import OutputRelay
 from tfos_core.reservation import NodeRecord
-from tfos_core.topology import cluster_spec
+from tfos_core.topology import cluster_seen_by, cluster_spec
 
 __all__ = ("UserProcess",)
 
@@ -108,7 +108,7 @@ def _start_message(config: NodeConfig, spec: Mapping[str, list[str]], door: Feed
         "executor_id": slot.executor_id,
         "role": slot.role,
         "index": slot.index,
-        "cluster_spec": dict(spec),
+        "cluster_spec": cluster_seen_by(slot.role, spec),
         "input_mode": cluster.input_mode,
         "default_fs": cluster.default_fs,
         "working_dir": cluster.base_dir or config.working_dir,

@@ -23,7 +23,7 @@ help:
 	@echo "make test-all    all of these"
 	@echo "make lint        ruff and mypy;   make format  ruff's fixes"
 	@echo "make bench       speed of the feed against Spark alone and TensorFlowOnSpark 2.2.5"
-	@echo "make clean       remove .venv and caches (records of runs are in ~/.tfos)"
+	@echo "make clean       remove .venv, caches and the demo's model (records of runs are in ~/.tfos)"
 
 demo: java venv-demo
 	$(PYTHON_HERE) -m tfos_cli train jobspecs/digits_spark.yaml
@@ -56,7 +56,7 @@ bench: java venv-dev
 	$(PYTHON_HERE) benchmarks/feed.py
 
 clean:
-	rm -rf .venv .venv-* build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse metastore_db derby.log
+	rm -rf .venv .venv-* build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis jobspecs/models spark-warehouse metastore_db derby.log
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 java:

@@ -20,6 +20,7 @@ __all__ = (
     "become_subreaper",
     "descendants",
     "die_with_parent",
+    "has_pidfd",
     "is_same_process",
     "java_ancestor",
     "kill_descendants",
@@ -33,6 +34,15 @@ logger = logging.getLogger(__name__)
 _PROC = Path("/proc")
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
+
+
+def has_pidfd() -> bool:
+    """Whether the kernel has pidfds; Python may know them where the kernel (before 5.3) or a container's seccomp filter does not."""
+    try:
+        os.close(os.pidfd_open(os.getpid()))
+    except (OSError, AttributeError):
+        return False
+    return True
 
 
 def start_time(pid: int) -> int:
@@ -61,7 +71,8 @@ def java_ancestor(pid: int) -> int:
     pid = parent_of(pid)
     while pid > 1:
         with contextlib.suppress(OSError):
-            if (_PROC / str(pid) / "exe").readlink().name == "java":
+            # An upgrade of Java under a running JVM marks the link of its executable.
+            if (_PROC / str(pid) / "exe").readlink().name.removesuffix(" (deleted)") == "java":
                 return pid
         pid = parent_of(pid)
     return 0
@@ -118,9 +129,11 @@ def kill_descendants(pid: int, *, deadline_s: float = 5.0) -> None:
 def kill_orphans() -> int:
     """SIGKILL processes of this user that carry our mark but whose supervisor is gone; returns how many."""
     killed = 0
+    here = _namespace("self")
     for pid in _all_pids():
         owner = _marked_owner(pid)
-        if owner is not None and not is_same_process(*owner):
+        # In a container of this host pids mean something else, and its supervisors may well live.
+        if owner is not None and not is_same_process(*owner) and _namespace(pid) == here:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
                 killed += 1
@@ -145,6 +158,14 @@ def _marked_owner(pid: int) -> tuple[int, int] | None:
     return None
 
 
+def _namespace(pid: int | str) -> str:
+    """What the pids that a process knows belong to (pid_namespaces(7)); empty when it is gone."""
+    try:
+        return str((_PROC / str(pid) / "ns" / "pid").readlink())
+    except OSError:
+        return ""
+
+
 def _all_pids() -> Iterator[int]:
     try:
         names = [entry.name for entry in _PROC.iterdir()]
@@ -156,10 +177,11 @@ def _all_pids() -> Iterator[int]:
 def _stat(pid: int) -> list[str]:
     """Fields 3 and up of /proc/PID/stat; the name before them may hold spaces and brackets, so cut at the last bracket."""
     try:
-        text = (_PROC / str(pid) / "stat").read_text()
+        # Names are cut at 15 bytes, in the middle of a character if need be.
+        text = (_PROC / str(pid) / "stat").read_text(encoding="latin-1")
     except OSError:
         return []
-    return text[text.rindex(")") + 2 :].split()
+    return text.rpartition(")")[2].split()
 
 
 def _prctl(option: int, value: int) -> None:

@@ -44,11 +44,9 @@ def judge(node: str, status: int, reported: Mapping[str, Any] | None, *, stopped
     Args:
         node: its name, for the sentence.
         status: as `subprocess.Popen.returncode`: negative for a signal.
-        reported: what the process said of a failure, or None.
+        reported: what the process said of a failure before it was told to stop, or None.
         stopped: whether it was told to stop; then a signal is no failure.
     """
-    if stopped or (status == 0 and reported is None):
-        return Outcome(ok=True, exit_code=max(status, 0))
     if reported is not None:
         return Outcome(
             ok=False,
@@ -57,6 +55,8 @@ def judge(node: str, status: int, reported: Mapping[str, Any] | None, *, stopped
             traceback=str(reported["traceback"]),
             collateral=reported.get("kind") in _COLLATERAL,
         )
+    if stopped or status == 0:
+        return Outcome(ok=True, exit_code=max(status, 0))
     if status < 0:
         return Outcome(ok=False, error=_killed(node, -status), signal=-status, exit_code=128 - status)
     hint = "; 137 usually means that it was killed for using too much memory" if status == 137 else ""

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import os
 import select
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from tfos_core.settings import KEPT_OUTPUT_LINES, OUTPUT_LINES_PER_SECOND
 
 __all__ = ("OutputRelay",)
+
+logger = logging.getLogger(__name__)
 
 _CHUNK_BYTES = 64 * 1024
 _LONGEST_LINE = 8 * 1024
@@ -22,14 +27,16 @@ class OutputRelay:
 
     Args:
         fd: the reading end; this object closes it.
-        copy: file that gets every byte.
-        send: called with (lines, dropped): lines for the driver, and how many more there were since the last call.
+        copy: file that gets every byte; without it (a full disk) the rest goes on.
+        send: called with (lines, dropped): lines for the driver, and how many were left out before them.
     """
 
     def __init__(self, fd: int, copy: Path, send: Callable[[list[str], int], None]) -> None:
         os.set_blocking(fd, False)
         self._fd = fd
-        self._copy = copy.open("ab", buffering=0)
+        self._copy: BinaryIO | None = None
+        with self._without_copy_on_error():
+            self._copy = copy.open("ab", buffering=0)
         self._send = send
         self._rest = b""
         self._allowed = float(OUTPUT_LINES_PER_SECOND)
@@ -49,7 +56,9 @@ class OutputRelay:
             return True
         if not data:
             return False
-        self._write_copy(data)
+        if self._copy is not None:
+            with self._without_copy_on_error():
+                self._copy.write(data)
         *whole, rest = (self._rest + data).split(b"\n")
         if len(rest) > _LONGEST_LINE:
             whole.append(rest)
@@ -59,24 +68,34 @@ class OutputRelay:
         return True
 
     def drain(self) -> None:
-        """Take what the pipe holds now, and the last line without an end; does not wait for others that still have it open."""
+        """Take what the pipe holds now, and the last line without an end; does not wait for others that still have it open.
+
+        Says how many lines were left out at the end.
+        """
         while select.select([self._fd], [], [], 0)[0] and self.read():
             pass
         if self._rest:
             self._pass_on([self._rest.decode(errors="replace")])
             self._rest = b""
+        if self._dropped:
+            self._send([], self._dropped)
+            self._dropped = 0
 
     def close(self) -> None:
         """Close the pipe and the copy."""
         os.close(self._fd)
-        self._copy.close()
+        if self._copy is not None:
+            self._copy.close()
 
-    def _write_copy(self, data: bytes) -> None:
+    @contextlib.contextmanager
+    def _without_copy_on_error(self) -> Iterator[None]:
         try:
-            self._copy.write(data)
-        except OSError:
-            # a full disk must not take the node down; the stream to the driver goes on
-            self._dropped += 1
+            yield
+        except OSError as exc:
+            logger.warning("no more output is copied to the executor's folder: %s", exc)
+            if self._copy is not None:
+                self._copy.close()
+                self._copy = None
 
     def _pass_on(self, lines: list[str]) -> None:
         if not lines:
@@ -87,7 +106,7 @@ class OutputRelay:
         self._allowed_at = now
         sent = lines[: int(self._allowed)]
         self._allowed -= len(sent)
-        self._dropped += len(lines) - len(sent)
         if sent:
             self._send(sent, self._dropped)
             self._dropped = 0
+        self._dropped += len(lines) - len(sent)

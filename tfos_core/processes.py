@@ -37,7 +37,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 def has_pidfd() -> bool:
-    """Whether the kernel has pidfds; Python may know them where the kernel (before 5.3) or a container's seccomp filter does not."""
+    """Whether the kernel gives pidfds: Python may know them where the kernel (before 5.3) or a seccomp filter does not."""
     try:
         os.close(os.pidfd_open(os.getpid()))
     except (OSError, AttributeError):

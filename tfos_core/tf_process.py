@@ -37,6 +37,10 @@ USER_ERROR = 1
 #: How long `release_port` waits for the supervisor's answer, in seconds.
 _RELEASE_TIMEOUT_S = 10.0
 
+#: Of what is told of an error, in characters.
+_LONGEST_ERROR = 16 * 1024
+_LONGEST_TRACE = 256 * 1024
+
 
 class _Uplink:
     """The feed's way to the driver: the supervisor passes on whatever it gets."""
@@ -85,6 +89,9 @@ class _Node:
                     self.hub.on_message(message)
         except ChannelClosedError:
             os._exit(USER_ERROR)
+        except Exception as exc:  # noqa: BLE001 - a node that hears no more would wait for rows for ever
+            self._failed(exc)
+            os._exit(USER_ERROR)
 
     def release_port(self) -> None:
         self._link.send({"op": "release_port"})
@@ -111,20 +118,26 @@ class _Node:
         )
 
     def run(self, payload: bytes) -> int:
-        """Call the user's function; returns the exit code of the process."""
+        """Call the user's function; returns the exit code of the process.
+
+        A child that the function forked comes out here too; its end is not the node's.
+        """
         watch_join(self._joined)
+        pid = os.getpid()
         try:
             # The payload came from the driver through Spark's own channel and two pipes of this user.
             map_fun, tf_args = pickle.loads(payload)
             if isinstance(tf_args, list):
                 sys.argv = list(tf_args)
             map_fun(tf_args, self.context())
-        except SystemExit as exc:
-            return self._ended_by_exit(exc)
-        except BaseException as exc:  # noqa: BLE001 - whatever the user's function raises is reported and ends the process
-            self._failed(f"{type(exc).__name__}: {exc}".strip().rstrip(":"), traceback.format_exc(), type(exc).__name__)
+        except BaseException as exc:
+            if os.getpid() != pid:
+                raise
+            if isinstance(exc, SystemExit):
+                return self._ended_by_exit(exc)
+            self._failed(exc)
             return USER_ERROR
-        if self.hub is not None:
+        if self.hub is not None and os.getpid() == pid:
             self.hub.close()
         return 0
 
@@ -138,15 +151,16 @@ class _Node:
                 self.hub.close()
             return 0
         said = f" ({exc.code})" if isinstance(exc.code, str) else ""
-        self._failed(f"sys.exit({code}) was called{said}", traceback.format_exc(), "SystemExit")
+        self._failed(exc, f"sys.exit({code}) was called{said}")
         return code & 0xFF or USER_ERROR
 
-    def _failed(self, error: str, trace: str, kind: str) -> None:
-        sys.stdout.flush()
-        sys.stderr.write(trace)
-        sys.stderr.flush()
-        report = {"error": error, "traceback": trace, "kind": kind}
-        self._link.send({"op": "failed", **report})
+    def _failed(self, exc: BaseException, error: str = "") -> None:
+        trace = _shortened("".join(traceback.format_exception(exc)), _LONGEST_TRACE)
+        _flush_output(trace)
+        report = {"error": _shortened(error or _sentence(exc), _LONGEST_ERROR), "traceback": trace, "kind": type(exc).__name__}
+        # The function may have closed the link's file descriptor; then the exit code has to do.
+        with contextlib.suppress(ChannelClosedError):
+            self._link.send({"op": "failed", **report})
         if self.hub is not None:
             self.hub.fail(report)
 
@@ -157,16 +171,36 @@ def main() -> None:
     link = Link(int(sys.argv[1]))
     config = link.receive()
     payload = link.receive_bytes()
-    with contextlib.suppress(ValueError):
-        sys.argv = [sys.argv[0]]
+    sys.argv = sys.argv[:1]
     die_with_parent(config["supervisor_pid"])
     node = _Node(link, config)
     threading.Thread(target=node.listen, name="tfos-link", daemon=True).start()
     code = node.run(payload)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    link.send({"op": "returned", "code": code})
+    _flush_output()
     sys.exit(code)
+
+
+def _sentence(exc: BaseException) -> str:
+    try:
+        said = str(exc)
+    except Exception:  # noqa: BLE001 - the user's own class
+        said = "(its text can not be shown)"
+    return f"{type(exc).__name__}: {said}".strip().rstrip(":")
+
+
+def _shortened(text: str, longest: int) -> str:
+    """Both ends of a text: the message of an error may hold a whole array, and the control channel limits messages."""
+    half = longest // 2
+    return text if len(text) <= longest else f"{text[:half]}\n... {len(text) - 2 * half} characters left out ...\n{text[-half:]}"
+
+
+def _flush_output(last: str = "") -> None:
+    """Write out what is printed so far, and `last`; the function may have closed or replaced the streams."""
+    with contextlib.suppress(Exception):
+        sys.stdout.flush()
+    with contextlib.suppress(Exception):
+        sys.stderr.write(last)
+        sys.stderr.flush()
 
 
 if __name__ == "__main__":

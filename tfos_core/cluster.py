@@ -12,6 +12,7 @@ The names are those of the 2022 API. What differs from it is in docs/differences
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tfos_core.cluster_report import ClusterReport
@@ -53,7 +54,9 @@ def run(  # noqa: PLR0913 - the signature of the 2022 API
         num_executors: nodes in all, those of other roles and those on the driver included.
         num_ps: parameter servers among them.
         input_mode: `InputMode.SPARK` feeds rows through `train`; with `InputMode.TENSORFLOW` nodes read for themselves.
-        log_dir: passed on as `ctx.log_dir`.
+        tensorboard: run TensorBoard beside the chief, the master or worker 0; see `options.tensorboard`.
+        log_dir: what TensorBoard shows; `ctx.log_dir` is the node's own folder below it. With None it is a folder of the executor
+            when TensorBoard runs or `options.on_file` is set, and `ctx.log_dir` is None otherwise.
         driver_ps_nodes: the parameter servers run beside the driver and take no executor; needs `InputMode.TENSORFLOW`.
         master_node: `chief`, `master` or None.
         reservation_timeout: seconds until every node must have registered.
@@ -74,9 +77,7 @@ def run(  # noqa: PLR0913 - the signature of the 2022 API
     if unknown:
         raise ConfigError(f"queues names {', '.join(unknown)}, but the feed has 'input' and 'output' only")
     if tensorboard:
-        raise ConfigError(
-            "tensorboard=True is not supported yet", "Write summaries to a folder and run tensorboard on it yourself."
-        )
+        options = replace(options, tensorboard=replace(options.tensorboard, enabled=True))
     input_mode = InputMode(input_mode)
     if driver_ps_nodes and input_mode is InputMode.SPARK:
         raise ConfigError(

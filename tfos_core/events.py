@@ -29,6 +29,7 @@ __all__ = (
     "ShutdownFinished",
     "ShutdownStarted",
     "Submitted",
+    "TensorBoardKept",
     "TensorBoardStarted",
     "Warned",
     "ignore",
@@ -116,11 +117,22 @@ class ClusterReady(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorBoardStarted(Event):
-    """TensorBoard answers at `url`."""
+    """TensorBoard answers at `url`; from `host` only when the address is loopback."""
 
     kind: ClassVar[str] = "tensorboard"
     node: str
     url: str
+    host: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorBoardKept(Event):
+    """The nodes are done, and TensorBoard stays up for `seconds`, or until the run is stopped."""
+
+    kind: ClassVar[str] = "tensorboard_kept"
+    node: str
+    url: str
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
+from tfos_core.tensorboard.options import TensorBoardOptions
+
 __all__ = ("DataPlan", "FunctionRef", "JobPlan")
 
 VERSION = 1
@@ -65,7 +67,7 @@ class JobPlan:
     grace_secs: float = 0
     shutdown_timeout: float = 259200
     keras: Literal["legacy", "keras3"] = "keras3"
-    tensorboard: bool = False
+    tensorboard: TensorBoardOptions = field(default_factory=TensorBoardOptions)
     log_dir: str | None = None
     data: DataPlan | None = None
     base_dir: str | None = None
@@ -88,6 +90,7 @@ class JobPlan:
         if data.pop("v", None) != VERSION:
             raise ValueError(f"the job plan is not of version {VERSION}: use the same tfos on both sides")
         data["entrypoint"] = FunctionRef(**data["entrypoint"])
+        data["tensorboard"] = TensorBoardOptions(**data["tensorboard"])
         if isinstance(data["args"], list):
             data["args"] = tuple(data["args"])
         data["secrets"] = tuple(data["secrets"])

@@ -48,7 +48,7 @@ def make_payload(map_fun: Callable[[Any, Any], Any], tf_args: Any) -> bytes:
         ) from exc
 
 
-def new_cluster_config(
+def new_cluster_config(  # noqa: PLR0913 - called in one place
     sc: SparkContext,
     server: Server,
     options: ClusterOptions,
@@ -59,6 +59,7 @@ def new_cluster_config(
     release_port: bool,
     log_dir: str | None,
     cores: int,
+    tensorboard_node: str,
 ) -> ClusterConfig:
     """What every node of a new cluster is told."""
     host, port = server.address
@@ -82,6 +83,11 @@ def new_cluster_config(
         log_dir=log_dir,
         base_dir=options.base_dir,
         feed_budget_bytes=options.feed_budget_bytes,
+        tensorboard_node=tensorboard_node,
+        tensorboard_port=options.tensorboard.port,
+        tensorboard_bind=options.tensorboard.bind,
+        collects_files=options.on_file is not None,
+        collect_interval_s=options.collect_interval_s,
     )
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from typing import Any, Literal
 
-from tfos_core.settings import DEFAULT_FEED_BUDGET_BYTES
+from tfos_core.settings import COLLECT_INTERVAL_S, DEFAULT_FEED_BUDGET_BYTES
+from tfos_core.tensorboard.options import log_base, node_folder
 from tfos_core.topology import InputMode, NodeSlot, Role
 
 __all__ = ("ClusterConfig", "NodeConfig")
@@ -34,6 +36,11 @@ class ClusterConfig:
     log_dir: str | None
     base_dir: str | None = None
     feed_budget_bytes: int = DEFAULT_FEED_BUDGET_BYTES
+    tensorboard_node: str = ""
+    tensorboard_port: int = 0
+    tensorboard_bind: Literal["node", "loopback"] = "node"
+    collects_files: bool = False
+    collect_interval_s: float = COLLECT_INTERVAL_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +64,26 @@ class NodeConfig:
     def is_fed(self) -> bool:
         """Whether Spark's rows come to this node."""
         return self.cluster.input_mode is InputMode.SPARK and self.slot.role.is_fed
+
+    @property
+    def runs_tensorboard(self) -> bool:
+        """Whether TensorBoard runs beside this node."""
+        return self.cluster.tensorboard_node == self.name
+
+    @property
+    def log_base(self) -> str | None:
+        """The folder or URL that TensorBoard shows; None when nobody asked for one."""
+        cluster = self.cluster
+        if cluster.log_dir is None and not cluster.tensorboard_node and not cluster.collects_files:
+            return None
+        folder = self.working_dir if cluster.log_dir is None else cluster.base_dir or self.working_dir
+        return log_base(cluster.log_dir, working_dir=folder, generation=cluster.generation)
+
+    @property
+    def log_dir(self) -> str | None:
+        """This node's own folder below `log_base`: what `ctx.log_dir` says."""
+        base = self.log_base
+        return None if base is None else posixpath.join(base, node_folder(self.slot))
 
     @property
     def holds_task(self) -> bool:

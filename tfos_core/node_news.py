@@ -11,6 +11,7 @@ from tfos_core.node_table import NodeTable
 from tfos_core.options import ClusterOptions
 from tfos_core.outcome import Outcome
 from tfos_core.reservation import NodeRecord
+from tfos_core.tensorboard.board import ClusterBoard
 from tfos_core.watch import FailureWatch
 
 if TYPE_CHECKING:
@@ -24,12 +25,15 @@ logger = logging.getLogger(__name__)
 class NodeNews:
     """The callbacks of a cluster's reservation server; `feed` is set when the cluster is fed."""
 
-    def __init__(self, table: NodeTable, watch: FailureWatch, options: ClusterOptions, report: ClusterReport) -> None:
+    def __init__(
+        self, table: NodeTable, watch: FailureWatch, options: ClusterOptions, report: ClusterReport, board: ClusterBoard
+    ) -> None:
         self._table = table
         self._watch = watch
         self._options = options
         self._emit = options.on_event
         self._report = report
+        self._board = board
         self.feed: FeedCoordinator | None = None
 
     def on_registered(self, record: NodeRecord) -> None:
@@ -46,6 +50,7 @@ class NodeNews:
                 expected=self._table.size,
             )
         )
+        self._board.registered(record)
         self._table.registered(record.name, record.host)
 
     def on_message(self, node: str, message: dict[str, Any]) -> None:
@@ -54,6 +59,10 @@ class NodeNews:
         if op.startswith("feed."):
             if self.feed is not None:
                 self.feed.handle(node, message)
+        elif op.startswith(("tensorboard.", "files.")):
+            self._board.handle(node, message)
+        elif op == "node.warning":
+            self._emit(events.Warned(id=str(message["id"]), message=str(message["message"]), hint=str(message["hint"])))
         elif op == "node.output":
             self._on_output(node, message)
         elif op == "node.started":
@@ -71,6 +80,7 @@ class NodeNews:
 
     def on_disconnect(self, node: str) -> None:
         """A node's channel closed; that is bad news unless the node had ended."""
+        self._board.gone(node)
         failure = self._table.disconnected(node)
         if failure is not None:
             self._watch.noticed(failure)

@@ -176,6 +176,10 @@ class NodeTable:
             name for name, node in self._nodes.items() if node.slot.role is Role.EVALUATOR and node.state is NodeState.RUNNING
         )
 
+    def ended_well(self) -> tuple[str, ...]:
+        """The nodes whose functions returned, or that were stopped."""
+        return tuple(name for name, node in self._nodes.items() if node.state is NodeState.ENDED)
+
     def connected(self) -> tuple[str, ...]:
         """The nodes whose supervisors are still there."""
         return tuple(name for name, node in self._nodes.items() if node.connected)

@@ -8,7 +8,8 @@ from typing import Any, Literal
 
 from tfos_core import events
 from tfos_core.cancellation import Cancellation
-from tfos_core.settings import DEFAULT_FEED_BUDGET_BYTES
+from tfos_core.settings import COLLECT_INTERVAL_S, DEFAULT_FEED_BUDGET_BYTES
+from tfos_core.tensorboard.options import FileSink, TensorBoardOptions
 
 __all__ = ("ClusterOptions", "OutputSink")
 
@@ -36,6 +37,10 @@ class ClusterOptions:
         data: what `ctx.data` tells the program: the spec's data section.
         base_dir: where relative paths of the program start (`ctx.working_dir`); the executor's working folder by default.
         feed_budget_bytes: rows waiting in a node before feeders are held back; 64 MiB by default.
+        tensorboard: where and how long TensorBoard runs, if it does.
+        on_file: gets the event files of all nodes while they grow, such as `tensorboard.EventFileFolder(path)`; by default they
+            stay where they are.
+        collect_interval_s: seconds between two looks at a node's event files; 10 by default.
     """
 
     run_id: str = ""
@@ -49,3 +54,6 @@ class ClusterOptions:
     data: Mapping[str, Any] = field(default_factory=dict)
     base_dir: str | None = None
     feed_budget_bytes: int = DEFAULT_FEED_BUDGET_BYTES
+    tensorboard: TensorBoardOptions = field(default_factory=TensorBoardOptions)
+    on_file: FileSink | None = None
+    collect_interval_s: float = COLLECT_INTERVAL_S

@@ -109,10 +109,14 @@ def descendants(pid: int) -> set[int]:
     return found
 
 
-def kill_descendants(pid: int, *, deadline_s: float = 5.0) -> None:
-    """SIGKILL every process below `pid` and reap those that are its children, until none is left."""
+def kill_descendants(pid: int, *, spare: int | None = None, deadline_s: float = 5.0) -> None:
+    """SIGKILL every process below `pid` and reap those that are its children, until none is left.
+
+    Args:
+        spare: a process below `pid` that stays, with everything below it.
+    """
     until = time.monotonic() + deadline_s
-    while below := descendants(pid):
+    while below := _below(pid, spare):
         for other in below:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(other, signal.SIGKILL)
@@ -124,6 +128,11 @@ def kill_descendants(pid: int, *, deadline_s: float = 5.0) -> None:
             return
         # a killed process needs a moment to become waitable, and there is no event for grandchildren
         time.sleep(0.01)
+
+
+def _below(pid: int, spare: int | None) -> set[int]:
+    below = descendants(pid)
+    return below if spare is None else below - descendants(spare) - {spare}
 
 
 def kill_orphans() -> int:

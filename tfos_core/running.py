@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import secrets
 import time
@@ -12,6 +13,7 @@ from tfos_core import events
 from tfos_core.cluster_report import ClusterReport
 from tfos_core.driver_nodes import DriverNodes
 from tfos_core.errors import (
+    ChannelClosedError,
     ClusterStateError,
     ConfigError,
     EnvironmentCheckError,
@@ -31,6 +33,8 @@ from tfos_core.options import ClusterOptions
 from tfos_core.placement import check_context, place
 from tfos_core.reservation import Server
 from tfos_core.slot_watch import SlotWatch
+from tfos_core.tensorboard.board import ClusterBoard
+from tfos_core.tensorboard.options import board_node
 from tfos_core.topology import ClusterPlan, InputMode
 from tfos_core.watch import FailureWatch
 
@@ -70,7 +74,9 @@ class TFCluster:
         self._error: TfosError | None = None
         self._closed = False
         self._report = ClusterReport()
-        self._news = NodeNews(self._table, self._watch, options, self._report)
+        node = board_node(plan) if options.tensorboard.enabled else ""
+        self._board = ClusterBoard(options.tensorboard, node=node, sink=options.on_file, emit=self._emit)
+        self._news = NodeNews(self._table, self._watch, options, self._report, self._board)
         # Feed tasks and nodes compare it, so that rows never reach a node that an earlier cluster left behind.
         self._generation = secrets.token_hex(8)
 
@@ -98,6 +104,7 @@ class TFCluster:
                 release_port=release_port,
                 log_dir=log_dir,
                 cores=placement.cores,
+                tensorboard_node=self._board.node,
             )
             self._job = NodeJob(self._sc, self._plan, placement, config, payload, on_end=self._on_job_end)
             self._job.start()
@@ -137,6 +144,7 @@ class TFCluster:
                 [slot.name for slot in self._plan.fed], self._server.send, self._emit, generation=self._generation
             )
             self._news.feed = self._feed
+        self._board.open(self._server.send)
         host, port = self._server.start()
         self._emit(events.ReservationServerStarted(host=host, port=port, expected=tuple(names), timeout_s=timeout))
 
@@ -236,16 +244,16 @@ class TFCluster:
                 self._table.wait(lambda: not self._table.evaluating() or self._error is not None, grace_secs)
             if self._error is None and not self._table.has_trained():
                 self._emit(events.Warned(id="nobody-trains", message=_NOBODY_TRAINS, hint=_NOBODY_TRAINS_HINT))
+            if self._error is None:
+                self._board.await_files(self._table.ended_well(), is_over=lambda: self._error is not None)
+                self._board.keep(self._stop_others)
         finally:
             self._close("the job is done")
         self._raise_error()
 
     def tensorboard_url(self) -> str | None:
-        """Where TensorBoard answers, or None when it was not asked for or no node advertised one."""
-        if self._server is None:
-            return None
-        ports = [(record.host, record.tb_port) for record in self._server.reservations.get() if record.tb_port]
-        return next((f"http://{host}:{port}" for host, port in ports), None)
+        """Where TensorBoard answers, or soon will (the event `tensorboard` tells); None when none was asked for or none runs."""
+        return self._board.url
 
     def report(self) -> ClusterReport:
         """Rows, exports and timings so far."""
@@ -269,7 +277,9 @@ class TFCluster:
             self._watch.job_failed(NodeLostError(f"Spark could not run the node tasks: {error}", "Look at the driver's log."))
 
     def _on_cancel(self, reason: str) -> None:
-        self._fail(InterruptedRunError(f"the run was stopped: {reason}"))
+        # When only TensorBoard was kept, the job itself is done: that is no failure.
+        if not self._board.let_go():
+            self._fail(InterruptedRunError(f"the run was stopped: {reason}"))
 
     def _on_failure(self, cause: NodeFailure | TfosError) -> None:
         """Called once, by the watch, with what explains the failure of the cluster."""
@@ -304,6 +314,7 @@ class TFCluster:
             return False
         self._error = error
         self._table.wake()
+        self._board.let_go()
         return True
 
     def _raise_error(self) -> None:
@@ -315,6 +326,14 @@ class TFCluster:
     def _stop_nodes(self, reason: str) -> None:
         if self._server is not None:
             self._server.broadcast({"op": "node.stop", "reason": reason})
+
+    def _stop_others(self, kept: str) -> None:
+        """End the nodes that still serve, all but one."""
+        assert self._server is not None  # noqa: S101 - for the type checker
+        for name in self._table.connected():
+            if name != kept:
+                with contextlib.suppress(ChannelClosedError):
+                    self._server.send(name, {"op": "node.stop", "reason": "the job is done"})
 
     def _close(self, reason: str) -> None:
         """Stop every node, wait until they are gone, close the server; idempotent."""
@@ -330,6 +349,7 @@ class TFCluster:
         self._stop_nodes(reason)
         if not self._table.wait(lambda: not self._table.connected(), _GONE_S):
             logger.warning("nodes %s did not go away within %g s", ", ".join(self._table.connected()), _GONE_S)
+        self._board.close()
         if self._job is not None:
             self._job.stop(_GONE_S)
         if self._driver_nodes is not None:

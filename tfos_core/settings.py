@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 __all__ = (
+    "COLLECT_INTERVAL_S",
+    "COLLECT_LAST_S",
+    "COLLECT_REST_S",
     "DEFAULT_FEED_BUDGET_BYTES",
     "KEPT_OUTPUT_LINES",
     "MARK_VARIABLE",
@@ -33,6 +36,12 @@ PLACEMENT_WAIT_S: Final = 30.0
 
 #: From SIGTERM to SIGKILL when a node is stopped.
 STOP_GRACE_S: Final = 2.0
+
+#: Between two looks at what is new in a node's event files.
+COLLECT_INTERVAL_S: Final = 10.0
+#: What a node gets to send the rest of them after its program has ended, and after it was told to go.
+COLLECT_REST_S: Final = 60.0
+COLLECT_LAST_S: Final = 5.0
 
 #: Lines of a node's output that an error shows.
 KEPT_OUTPUT_LINES: Final = 40

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 import selectors
 import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tfos_core import net, settings
@@ -26,6 +27,7 @@ from tfos_core.node_config import NodeConfig
 from tfos_core.outcome import Outcome, judge
 from tfos_core.processes import become_subreaper, is_same_process, kill_descendants, start_time
 from tfos_core.reservation import Client, NodeRecord, Right
+from tfos_core.tensorboard.node_side import NodeBoard
 from tfos_core.user_process import UserProcess
 
 __all__ = ("Supervisor", "main")
@@ -49,12 +51,15 @@ class Supervisor:
         self._client: Client | None = None
         self._door: FeedDoor | None = None
         self._port_holder: socket.socket | None = None
+        self._board = NodeBoard(config, send=self._send)
         self._process: UserProcess | None = None
         self._secrets: dict[str, str] = {}
         self._reported: dict[str, Any] | None = None
         self._outcome: Outcome | None = None
         self._stop_reason: str | None = None
         self._kill_at: float | None = None
+        self._leave_at: float | None = None
+        self._jvm: int | None = None
         self._done = False
 
     def run(self) -> None:
@@ -88,6 +93,7 @@ class Supervisor:
             return
         fd = os.pidfd_open(pid)
         self._cleanup.callback(os.close, fd)
+        self._jvm = fd
         if not is_same_process(pid, self._config.jvm_started):
             raise TfosError(f"the executor's JVM (pid {pid}) ended before its node started")
         self._selector.register(fd, selectors.EVENT_READ, self._on_jvm_end)
@@ -104,6 +110,7 @@ class Supervisor:
         )
         self._port_holder = net.hold_port()
         self._cleanup.callback(self._port_holder.close)
+        self._cleanup.callback(self._board.close)
         self._client.register(
             NodeRecord(
                 executor_id=slot.executor_id,
@@ -112,13 +119,16 @@ class Supervisor:
                 host=self._client.local_host,
                 port=self._port_holder.getsockname()[1],
                 pid=os.getpid(),
+                tb_port=self._board.hold_port(os.environ),
                 generation=cluster.generation,
             )
         )
         self._selector.register(self._client, selectors.EVENT_READ, self._on_driver)
 
     def _start_process(self, records: list[NodeRecord]) -> None:
+        assert self._client is not None
         try:
+            self._board.make_folder()
             self._process = UserProcess(
                 self._config, records, self._payload, secrets=self._secrets, door=self._door, send_output=self._send_output
             )
@@ -132,6 +142,9 @@ class Supervisor:
         if self._process.pidfd is not None:
             self._selector.register(self._process.pidfd, selectors.EVENT_READ, self._on_process_end)
         self._send({"op": "node.started"})
+        self._board.start(self._client.local_host)
+        if self._board.is_collecting:
+            self._selector.register(self._board, selectors.EVENT_READ, self._on_collected)
         if not self._config.holds_task:
             self._tell_task({"op": "ready"})
             self._let_task_go()
@@ -144,7 +157,7 @@ class Supervisor:
             messages = self._client.receive_available()
         except TfosError as exc:
             self._stop(f"the driver is gone: {exc}")
-            self._finish()
+            self._done = True
             return
         for message in messages:
             self._on_driver_message(message)
@@ -157,6 +170,8 @@ class Supervisor:
             self._start_process([NodeRecord.from_dict(record) for record in message["nodes"]])
         elif op == "node.stop":
             self._stop(message["reason"])
+        elif op.startswith("files."):
+            self._board.on_message(message)
         elif self._process is not None and self._outcome is None:
             with contextlib.suppress(ChannelClosedError):
                 self._process.link.send(message)
@@ -191,14 +206,25 @@ class Supervisor:
         if self._process.pidfd is not None:
             self._selector.unregister(self._process.pidfd)
         status = self._process.wait()
-        kill_descendants(os.getpid())
+        if self._outcome is not None:
+            return
+        kill_descendants(os.getpid(), spare=self._board.pid)
         while self._process.link in self._selector.get_map() and self._process.link.wait(0):
             self._on_process_message()
         self._process.output.drain()
         self._kill_at = None
+        self._board.program_ended()
         self._ended(judge(self._config.name, status, self._reported, stopped=self._stop_reason is not None))
 
+    def _on_collected(self) -> None:
+        self._selector.unregister(self._board)
+        if self._leave_at is not None:
+            self._done = True
+
     def _on_jvm_end(self) -> None:
+        if self._jvm is not None:
+            self._selector.unregister(self._jvm)
+            self._jvm = None
         error = f"the executor of {self._config.name} died (JVM process {self._config.jvm_pid} ended)"
         self._end_now(Outcome(ok=False, error=error, lost=True))
 
@@ -216,11 +242,15 @@ class Supervisor:
         if self._kill_at is not None and time.monotonic() >= self._kill_at:
             self._kill_at = None
             self._kill_process(signal.SIGKILL)
+        if self._leave_at is not None and time.monotonic() >= self._leave_at:
+            self._board.tell_left_behind()
+            self._done = True
         if not _HAS_PIDFD and self._config.jvm_pid and not start_time(self._config.jvm_pid):
             self._on_jvm_end()
 
     def _timeout(self) -> float | None:
-        waits = [] if self._kill_at is None else [max(0.0, self._kill_at - time.monotonic())]
+        times = [at for at in (self._kill_at, self._leave_at) if at is not None]
+        waits = [max(0.0, at - time.monotonic()) for at in times]
         if not _HAS_PIDFD:
             waits.append(_JVM_LOOK_S)
         return min(waits, default=None)
@@ -253,9 +283,9 @@ class Supervisor:
             self._tell_task({"op": "ended", "ok": True})
         else:
             self._tell_task({"op": "ended", "ok": False, "error": outcome.error, "traceback": outcome.traceback})
-        if self._door is None or self._stop_reason is not None:
+        if self._stop_reason is not None or (self._door is None and self._board.pid is None):
             self._finish()
-        else:
+        elif self._door is not None:
             self._door.refuse(None if outcome.ok else {"error": outcome.error, "traceback": outcome.traceback}, self)
 
     def _send_outcome(self, outcome: Outcome) -> None:
@@ -264,8 +294,14 @@ class Supervisor:
         self._send({"op": "node.ended", **outcome.to_dict(), "last_lines": lines})
 
     def _finish(self) -> None:
+        """Leave, once the driver has the rest of the event files, or when the time for that is over."""
         self._let_task_go()
-        self._done = True
+        if not self._board.is_collecting:
+            self._done = True
+            return
+        self._board.program_ended()
+        rest = settings.COLLECT_REST_S if self._stop_reason is None else settings.COLLECT_LAST_S
+        self._leave_at = min(self._leave_at or math.inf, time.monotonic() + rest)
 
     # ---- telling others ----------------------------------------------------------------------------------------------------
 
@@ -273,7 +309,7 @@ class Supervisor:
         """For the feed's refusal, which tells the driver which partitions it turned away; from any thread."""
         self._send(message)
 
-    def _send(self, message: dict[str, Any]) -> None:
+    def _send(self, message: Mapping[str, Any]) -> None:
         """To the driver; when it is gone the selector says so, and that ends the node."""
         if self._client is not None:
             with contextlib.suppress(TfosError, OSError):

@@ -114,7 +114,7 @@ def _start_message(config: NodeConfig, spec: Mapping[str, list[str]], door: Feed
         "working_dir": cluster.base_dir or config.working_dir,
         "num_epochs": cluster.num_epochs,
         "data": dict(cluster.data),
-        "log_dir": cluster.log_dir,
+        "log_dir": config.log_dir,
         "listener_fd": door.fileno() if door else None,
         "progress_path": door.progress_path if door else None,
         "feed_budget_bytes": cluster.feed_budget_bytes,

@@ -50,14 +50,22 @@ class TensorBoard(Section):
     """TensorBoard beside the chief (`tensorboard: true` is short for `tensorboard: {enabled: true}`)."""
 
     enabled: bool = Field(default=False, description="Whether TensorBoard runs with the job. Default false.")
-    log_dir: str | None = Field(default=None, description="Folder or URL of the event files. Default null: a folder of the run.")
-    port: int = Field(default=0, ge=0, le=65535, description="TCP port. Default 0: any free one.")
+    log_dir: str | None = Field(
+        default=None, description="Folder or URL that it shows; nodes write below it. Default null: a folder of the run."
+    )
+    port: int = Field(
+        default=0, ge=0, le=65535, description="TCP port. Default 0: `TENSORBOARD_PORT` of the node, or any free one."
+    )
     bind: Literal["node", "loopback"] = Field(
         default="node",
         description="Address that it listens on: the node's own, or loopback only. It has no login. Default `node`.",
     )
-    keep_secs: Pause = Field(default=0, description="Seconds that it stays up after the job. Default 0.")
-    collect: bool = Field(default=True, description="Whether event files are copied into the run record at the end. Default true.")
+    keep_secs: Pause = Field(default=0, description="Seconds that it stays up after a good end. Default 0.")
+    collect: bool = Field(
+        default=True,
+        description="Whether event files of all nodes are copied into the run record while the job runs and at its end, also when "
+        "TensorBoard is off. Default true.",
+    )
 
 
 class Data(Section):

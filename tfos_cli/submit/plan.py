@@ -12,6 +12,7 @@ from tfos_cli.submit.properties import cluster_kind, is_on_this_machine
 from tfos_cli.submit.references import Reference, references_of
 from tfos_core.errors import ConfigError
 from tfos_core.jobplan import DataPlan, JobPlan
+from tfos_core.tensorboard.options import TensorBoardOptions
 
 if TYPE_CHECKING:
     from tfos_cli.spec.loader import ResolvedSpec
@@ -55,7 +56,7 @@ def build_plan(resolved: ResolvedSpec, *, run_id: str, run_folder: Path, channel
         grace_secs=spec.grace_secs,
         shutdown_timeout=spec.shutdown_timeout,
         keras=resolved.keras.keras,
-        tensorboard=spec.tensorboard.enabled,
+        tensorboard=_tensorboard(resolved),
         log_dir=_log_dir(resolved, run_folder),
         data=_data(resolved, references),
         base_dir=str(resolved.folder),
@@ -94,6 +95,19 @@ def _data(resolved: ResolvedSpec, references: dict[str, Reference]) -> DataPlan 
         transform=transform.to_plan() if transform else None,
         source=source.to_plan() if source else None,
         cache=data.cache,
+    )
+
+
+def _tensorboard(resolved: ResolvedSpec) -> TensorBoardOptions:
+    """Event files that are written into the run record are not collected into it."""
+    chosen = resolved.spec.tensorboard
+    in_record = chosen.log_dir is None and is_on_this_machine(resolved.spec)
+    return TensorBoardOptions(
+        enabled=chosen.enabled,
+        port=chosen.port,
+        bind=chosen.bind,
+        keep_secs=chosen.keep_secs,
+        collect=chosen.collect and not in_record,
     )
 
 

@@ -196,7 +196,10 @@ def plain_line(event: events.Event) -> str:
             page = f", {event.web_url}" if event.web_url else ""
             return f"driver started: Spark {event.spark_version}, application {event.application_id}{page}"
         case events.TensorBoardStarted():
-            return f"TensorBoard: {event.url}"
+            where = f" (on {event.host} only)" if "//127." in event.url and not event.host.startswith("127.") and event.host else ""
+            return f"TensorBoard: {event.url}{where}"
+        case events.TensorBoardKept():
+            return f"the nodes are done; TensorBoard stays at {event.url} for {event.seconds:g} s, or until Ctrl-C"
         case events.FeedProgress() | events.FeedFinished():
             return _feed_line(event)
         case events.ShutdownStarted():

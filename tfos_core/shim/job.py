@@ -188,7 +188,7 @@ class Job:
             args,
             plan.num_nodes,
             plan.num_ps,
-            tensorboard=plan.tensorboard,
+            tensorboard=plan.tensorboard.enabled,
             input_mode=mode,
             log_dir=plan.log_dir,
             driver_ps_nodes=plan.driver_ps_nodes,
@@ -236,6 +236,8 @@ class Job:
             num_epochs=plan.num_epochs,
             base_dir=plan.base_dir,
             data=asdict(plan.data) if plan.data is not None else {},
+            tensorboard=plan.tensorboard,
+            on_file=self._record.event_file if plan.tensorboard.collect else None,
         )
 
     def _stop_spark(self) -> None:

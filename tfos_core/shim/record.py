@@ -14,11 +14,13 @@ from typing import Any, Self
 from tfos_core import events
 from tfos_core.shim.redaction import Redactor
 from tfos_core.shim.status import RunStatus, read_status, write_status
+from tfos_core.tensorboard.folder import EventFileFolder
 
-__all__ = ("EVENTS_FILE", "NODES_FOLDER", "NodeLogs", "RecordWriter", "node_log_name")
+__all__ = ("EVENTS_FILE", "NODES_FOLDER", "TENSORBOARD_FOLDER", "NodeLogs", "RecordWriter", "node_log_name")
 
 EVENTS_FILE = "events.jsonl"
 NODES_FOLDER = "nodes"
+TENSORBOARD_FOLDER = "tensorboard"
 
 #: A node's log is renamed to `<name>.1` at this size, over the one before: a node never fills the disk of the submitting machine.
 NODE_LOG_LIMIT_BYTES = 64 * 1024 * 1024
@@ -81,6 +83,7 @@ class RecordWriter:
         self._status = read_status(folder)
         self._events = os.open(folder / EVENTS_FILE, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         self._logs = NodeLogs(folder / NODES_FOLDER)
+        self._event_files = EventFileFolder(folder / TENSORBOARD_FOLDER)
         self._closed = False
 
     def __enter__(self) -> Self:
@@ -118,6 +121,15 @@ class RecordWriter:
             if not self._closed:
                 self._logs.write(node, clean)
         return clean
+
+    def event_file(self, node: str, path: str, offset: int, data: bytes) -> None:
+        """Write a piece of an event file of a node; from one thread, and never in the way of the others.
+
+        Raises:
+            ValueError, OSError: see `EventFileFolder`.
+        """
+        if not self._closed:
+            self._event_files(node, path, offset, data)
 
     def close(self) -> None:
         """Close the files; later events and lines are dropped. May be called twice."""

@@ -205,6 +205,7 @@ def _example(kind: str) -> events.Event:
         "reservation_waiting": {"missing": ("worker:0",), "waited_s": 1.0, "timeout_s": 2.0},
         "cluster_ready": {"addresses": {}, "seconds": 1.0},
         "tensorboard": {"node": "n", "url": "u"},
+        "tensorboard_kept": {"node": "n", "url": "u", "seconds": 9},
         "feed_progress": {
             "epoch": 0,
             "epochs": 1,

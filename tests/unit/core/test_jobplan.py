@@ -7,6 +7,7 @@ import json
 import pytest
 
 from tfos_core.jobplan import DataPlan, FunctionRef, JobPlan
+from tfos_core.tensorboard import TensorBoardOptions
 
 SMALL = JobPlan(
     run_id="digits-1",
@@ -39,7 +40,7 @@ FULL = JobPlan(
     grace_secs=1,
     shutdown_timeout=100,
     keras="legacy",
-    tensorboard=True,
+    tensorboard=TensorBoardOptions(enabled=True, port=6006, bind="loopback", keep_secs=2.5, collect=False),
     log_dir="/logs",
     data=DataPlan(
         path="hdfs://nn:8020/digits",

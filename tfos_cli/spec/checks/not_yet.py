@@ -50,12 +50,6 @@ NOT_YET = (
     ),
     NotYet(field="equal_steps", is_asked=lambda case: case.spec.equal_steps, what="equal_steps", instead="Set equal_steps: false."),
     NotYet(
-        field="tensorboard.enabled",
-        is_asked=lambda case: case.spec.tensorboard.enabled,
-        what="starting TensorBoard with a job",
-        instead="Set tensorboard: false, and start TensorBoard on the folder that the program writes.",
-    ),
-    NotYet(
         field="data.format",
         is_asked=lambda case: case.resolved.data_format == "tfrecord" and case.spec.input_mode == "spark",
         what="feeding TFRecord files",

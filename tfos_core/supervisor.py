@@ -25,7 +25,7 @@ from tfos_core.feed.door import FeedDoor
 from tfos_core.link import Link
 from tfos_core.node_config import NodeConfig
 from tfos_core.outcome import Outcome, judge
-from tfos_core.processes import become_subreaper, is_same_process, kill_descendants, start_time
+from tfos_core.processes import become_subreaper, has_pidfd, is_same_process, kill_descendants
 from tfos_core.reservation import Client, NodeRecord, Right
 from tfos_core.tensorboard.node_side import NodeBoard
 from tfos_core.user_process import UserProcess
@@ -34,9 +34,10 @@ __all__ = ("Supervisor", "main")
 
 logger = logging.getLogger(__name__)
 
-#: Where the JVM can only be looked at (no pidfd), how often, in seconds.
-_JVM_LOOK_S = 1.0
-_HAS_PIDFD = hasattr(os, "pidfd_open")
+#: Where processes can only be looked at (no pidfd), how often, in seconds.
+_LOOK_S = 1.0
+#: A process whose function has failed may still run its exit handlers and wait for its threads, in seconds.
+_FAILED_GRACE_S = 5.0
 
 
 class Supervisor:
@@ -61,6 +62,7 @@ class Supervisor:
         self._leave_at: float | None = None
         self._jvm: int | None = None
         self._done = False
+        self._has_pidfd = has_pidfd()
 
     def run(self) -> None:
         """Register, run the user's process, and stay until the driver lets go."""
@@ -77,19 +79,28 @@ class Supervisor:
                 return
             if self._task is not None:
                 self._selector.register(self._task, selectors.EVENT_READ, self._on_task)
-            while not self._done:
-                for key, _ in self._selector.select(self._timeout()):
-                    handler: Callable[[], None] = key.data
-                    handler()
-                    if self._done:
-                        break
-                self._on_time()
+            try:
+                while not self._done:
+                    self._turn()
+            except Exception as exc:
+                logger.exception("the supervisor of %s failed", self._config.name)
+                self._broke_down(exc)
+
+    def _turn(self) -> None:
+        for key, _ in self._selector.select(self._timeout()):
+            # An earlier handler of this turn may have been the end of it, or of what this key stands for.
+            if self._done:
+                return
+            if self._selector.get_map().get(key.fd) is key:
+                handler: Callable[[], None] = key.data
+                handler()
+        self._on_time()
 
     # ---- start -------------------------------------------------------------------------------------------------------------
 
     def _watch_jvm(self) -> None:
         pid = self._config.jvm_pid
-        if not pid or not _HAS_PIDFD:
+        if not pid or not self._has_pidfd:
             return
         fd = os.pidfd_open(pid)
         self._cleanup.callback(os.close, fd)
@@ -160,7 +171,8 @@ class Supervisor:
             self._done = True
             return
         for message in messages:
-            self._on_driver_message(message)
+            if not self._done:
+                self._on_driver_message(message)
 
     def _on_driver_message(self, message: dict[str, Any]) -> None:
         op = message["op"]
@@ -173,8 +185,7 @@ class Supervisor:
         elif op.startswith("files."):
             self._board.on_message(message)
         elif self._process is not None and self._outcome is None:
-            with contextlib.suppress(ChannelClosedError):
-                self._process.link.send(message)
+            self._process.send(message)
 
     def _on_process_message(self) -> None:
         assert self._process is not None
@@ -183,18 +194,27 @@ class Supervisor:
             message = link.receive()
         except ChannelClosedError:
             self._selector.unregister(link)
-            if not _HAS_PIDFD:
-                self._on_process_end()
             return
-        op = message["op"]
+        op = message.get("op")
         if op == "failed":
-            self._reported = message
+            # What fails because it is being stopped says nothing.
+            if self._stop_reason is None:
+                self._reported = message
+                self._kill_at = time.monotonic() + _FAILED_GRACE_S
         elif op == "release_port":
             assert self._port_holder is not None
             self._port_holder.close()
-            link.send({"op": "released"})
-        elif op != "returned":
+            self._process.send({"op": "released"})
+        else:
             self._send(message)
+
+    def _hear_process(self) -> None:
+        """Take what the process has said so far."""
+        assert self._process is not None
+        link = self._process.link
+        with contextlib.suppress(ChannelClosedError):
+            while link in self._selector.get_map() and link.wait(0):
+                self._on_process_message()
 
     def _on_output(self) -> None:
         assert self._process is not None
@@ -206,11 +226,10 @@ class Supervisor:
         if self._process.pidfd is not None:
             self._selector.unregister(self._process.pidfd)
         status = self._process.wait()
+        kill_descendants(os.getpid(), spare=self._board.pid)
         if self._outcome is not None:
             return
-        kill_descendants(os.getpid(), spare=self._board.pid)
-        while self._process.link in self._selector.get_map() and self._process.link.wait(0):
-            self._on_process_message()
+        self._hear_process()
         self._process.output.drain()
         self._kill_at = None
         self._board.program_ended()
@@ -245,24 +264,34 @@ class Supervisor:
         if self._leave_at is not None and time.monotonic() >= self._leave_at:
             self._board.tell_left_behind()
             self._done = True
-        if not _HAS_PIDFD and self._config.jvm_pid and not start_time(self._config.jvm_pid):
+        if not self._has_pidfd:
+            self._look()
+
+    def _look(self) -> None:
+        pid = self._config.jvm_pid
+        if pid and not is_same_process(pid, self._config.jvm_started):
             self._on_jvm_end()
+        elif self._process is not None and self._outcome is None and not self._process.is_running:
+            self._on_process_end()
 
     def _timeout(self) -> float | None:
         times = [at for at in (self._kill_at, self._leave_at) if at is not None]
         waits = [max(0.0, at - time.monotonic()) for at in times]
-        if not _HAS_PIDFD:
-            waits.append(_JVM_LOOK_S)
+        if not self._has_pidfd:
+            waits.append(_LOOK_S)
         return min(waits, default=None)
 
     # ---- end ---------------------------------------------------------------------------------------------------------------
 
     def _stop(self, reason: str) -> None:
         """End the user's process if it runs, then this one."""
+        if self._process is not None and self._outcome is None:
+            # A failure that it told of before counts.
+            self._hear_process()
         self._stop_reason = reason
         if self._process is not None and self._outcome is None:
             self._kill_process(signal.SIGTERM)
-            self._kill_at = time.monotonic() + settings.STOP_GRACE_S
+            self._kill_at = min(self._kill_at or math.inf, time.monotonic() + settings.STOP_GRACE_S)
         else:
             self._tell_task({"op": "ended", "ok": True})
             self._finish()
@@ -272,6 +301,12 @@ class Supervisor:
         if self._outcome is None:
             self._send_outcome(outcome)
         self._finish()
+
+    def _broke_down(self, exc: Exception) -> None:
+        error = f"the supervisor of {self._config.name} failed: {type(exc).__name__}: {exc}"
+        self._tell_task({"op": "ended", "ok": False, "error": error})
+        if self._outcome is None:
+            self._send_outcome(Outcome(ok=False, error=error, lost=True))
 
     def _kill_process(self, number: signal.Signals) -> None:
         if self._process is not None:

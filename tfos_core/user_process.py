@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import queue
 import signal
 import subprocess
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,10 +18,14 @@ from tfos_core.link import link_pair
 from tfos_core.node_config import NodeConfig
 from tfos_core.node_environment import process_environment
 from tfos_core.output import OutputRelay
+from tfos_core.processes import has_pidfd
 from tfos_core.reservation import NodeRecord
 from tfos_core.topology import cluster_seen_by, cluster_spec
 
 __all__ = ("UserProcess",)
+
+#: A thread that writes to a link that was hung up ends at once, in seconds.
+_WRITER_END_S = 1.0
 
 
 class UserProcess:
@@ -47,11 +53,16 @@ class UserProcess:
         send_output: Callable[[list[str], int], None],
     ) -> None:
         spec = cluster_spec((record.role, record.index, f"{record.host}:{record.port}") for record in records)
-        self.link, child_fd = link_pair()
-        reading, writing = os.pipe()
         log = Path(config.working_dir) / f"tfos-{config.slot.role}-{config.slot.index}.log"
-        self.output = OutputRelay(reading, log, send_output)
-        try:
+        self._outgoing: queue.SimpleQueue[Mapping[str, Any] | bytes | None] = queue.SimpleQueue()
+        with contextlib.ExitStack() as passed_on, contextlib.ExitStack() as kept:
+            self.link, child_fd = link_pair()
+            kept.callback(self.link.close)
+            passed_on.callback(os.close, child_fd)
+            reading, writing = os.pipe()
+            passed_on.callback(os.close, writing)
+            self.output = OutputRelay(reading, log, send_output)
+            kept.callback(self.output.close)
             self._popen = subprocess.Popen(
                 [config.python, "-m", "tfos_core.tf_process", str(child_fd)],
                 stdin=subprocess.DEVNULL,
@@ -61,19 +72,17 @@ class UserProcess:
                 env=process_environment(config, spec, secrets, os.environ),
                 pass_fds=[child_fd] + ([door.fileno()] if door else []),
             )
-        except BaseException:
-            self.link.close()
-            self.output.close()
-            raise
-        finally:
-            os.close(child_fd)
-            os.close(writing)
-        #: Readable when the process has ended; None where the platform has no pidfd (there the link's end tells).
-        self.pidfd = os.pidfd_open(self._popen.pid) if hasattr(os, "pidfd_open") else None
-        # A process that ends before it has read this is noticed by its end.
-        with contextlib.suppress(ChannelClosedError):
-            self.link.send(_start_message(config, spec, door))
-            self.link.send_bytes(payload)
+            kept.callback(self.kill, signal.SIGKILL)
+            #: Readable when the process has ended; None where there are no pidfds, and `is_running` has to be asked.
+            self.pidfd = os.pidfd_open(self._popen.pid) if has_pidfd() else None
+            if self.pidfd is not None:
+                kept.callback(os.close, self.pidfd)
+            self._closing = kept.pop_all()
+        self._outgoing.put(_start_message(config, spec, door))
+        self._outgoing.put(payload)
+        self._writer = threading.Thread(target=self._write_all, name="tfos-process-writer", daemon=True)
+        self._writer.start()
+        self._closing.callback(self._end_writing)
 
     @property
     def is_running(self) -> bool:
@@ -84,17 +93,32 @@ class UserProcess:
         """The exit status, negative for a signal; waits for the end."""
         return self._popen.wait()
 
+    def send(self, message: Mapping[str, Any]) -> None:
+        """Queue a message; never waits, because the process may be busy, stopped, or still starting."""
+        self._outgoing.put(message)
+
     def kill(self, number: signal.Signals) -> None:
         """Send a signal if the process still runs."""
         if self.is_running:
             self._popen.send_signal(number)
 
     def close(self) -> None:
-        """Close the link, the pipe and the pidfd."""
-        self.link.close()
-        self.output.close()
-        if self.pidfd is not None:
-            os.close(self.pidfd)
+        """Kill the process if it still runs; close the link, the pipe and the pidfd. May be called twice."""
+        self._closing.close()
+
+    def _write_all(self) -> None:
+        """The writer's thread. A process that has ended before it has read everything is noticed by its end."""
+        with contextlib.suppress(ChannelClosedError):
+            while (item := self._outgoing.get()) is not None:
+                if isinstance(item, bytes):
+                    self.link.send_bytes(item)
+                else:
+                    self.link.send(item)
+
+    def _end_writing(self) -> None:
+        self._outgoing.put(None)
+        self.link.hang_up()
+        self._writer.join(_WRITER_END_S)
 
 
 def _start_message(config: NodeConfig, spec: Mapping[str, list[str]], door: FeedDoor | None) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import uuid
 from collections.abc import Mapping
@@ -53,7 +54,7 @@ def _save(model: Any, path: str, options: dict[str, Any]) -> None:
 
 def _replace(temporary: Path, target: Path) -> None:
     """A folder can not be renamed over a folder that holds something, so the old export steps aside first."""
-    if not target.exists():
+    if not os.path.lexists(target):
         temporary.rename(target)
         return
     old = target.parent / f".{target.name}.{uuid.uuid4().hex[:12]}.old"
@@ -63,4 +64,7 @@ def _replace(temporary: Path, target: Path) -> None:
     except OSError:
         old.rename(target)
         raise
-    shutil.rmtree(old, ignore_errors=True)
+    if old.is_dir() and not old.is_symlink():
+        shutil.rmtree(old, ignore_errors=True)
+    else:
+        old.unlink(missing_ok=True)

@@ -44,6 +44,9 @@ def process_environment(
         env.pop("TF_USE_LEGACY_KERAS", None)
     env |= cluster.environment
     env |= secrets
+    if env["PYTHONPATH"] != config.python_path:
+        # The job's own folders go first, but without the engine's the process would not find its own modules.
+        env["PYTHONPATH"] = os.pathsep.join([env["PYTHONPATH"], config.python_path])
     env["TF_CONFIG"] = tf_config(spec, slot.role, slot.index)
     env[MARK_VARIABLE] = f"{cluster.run_id}:{cluster.generation}:{config.name}"
     env[SUPERVISOR_VARIABLE] = f"{os.getpid()}:{start_time(os.getpid())}"

@@ -20,7 +20,7 @@ def has_scheme(path: str) -> bool:
 def absolute_path(path: str, *, default_fs: str = "file://", working_dir: str = "/") -> str:
     """`path` with a scheme, by the rules of the 2022 API.
 
-    A path with a scheme stays as it is; an absolute path is put on the default file system; a relative one starts at
+    A path with a scheme stays as it is (also `file:/x`, as Hadoop prints it); an absolute path is put on the default file system; a relative one starts at
     `working_dir` on a local default file system and at `/user/<name>` elsewhere.
 
     >>> absolute_path("mnist", default_fs="file://", working_dir="/tmp")
@@ -28,7 +28,7 @@ def absolute_path(path: str, *, default_fs: str = "file://", working_dir: str = 
     >>> absolute_path("/data", default_fs="hdfs://nn:8020/")
     'hdfs://nn:8020/data'
     """
-    if has_scheme(path):
+    if has_scheme(path) or path.startswith("file:/"):
         return path
     base = default_fs.rstrip("/") if default_fs not in ("file://", "file:///") else "file://"
     if path.startswith("/"):

@@ -53,7 +53,7 @@ def check_context(sc: SparkContext, input_mode: InputMode) -> list[str]:
     """Refuse a context that can not work; returns sentences about settings that may harm.
 
     Raises:
-        ConfigError: Windows, a master that runs everything in one process, settings that move executors about, a remote session.
+        ConfigError: Windows, a stopped context, a master that runs everything in one process, settings that move executors about, a remote session.
     """
     if platform.system() == "Windows":
         raise ConfigError(
@@ -65,6 +65,8 @@ def check_context(sc: SparkContext, input_mode: InputMode) -> list[str]:
             f"a {type(sc).__name__} is not a SparkContext",
             "Pass spark.sparkContext of a classic session; Spark Connect has no executors to run nodes on.",
         )
+    if sc._jsc is None:
+        raise ConfigError("the SparkContext was stopped, so it starts no nodes", "Create a new SparkSession or SparkContext first.")
     master = str(sc.master)
     if master.startswith("local") and not master.startswith("local-cluster"):
         raise ConfigError(
@@ -72,13 +74,13 @@ def check_context(sc: SparkContext, input_mode: InputMode) -> list[str]:
             "Use separate executor processes on this machine: --master 'local-cluster[2,1,1024]' (executors, cores, MB).",
         )
     conf = sc.getConf()
-    if conf.get("spark.dynamicAllocation.enabled", "false") == "true":
+    if _is_on(conf.get("spark.dynamicAllocation.enabled", "false")):
         raise ConfigError(
             "spark.dynamicAllocation.enabled is true, so Spark may take away executors that nodes live on",
             "Set spark.dynamicAllocation.enabled=false and a fixed number of executors.",
         )
     warnings = []
-    if conf.get("spark.speculation", "false") == "true":
+    if _is_on(conf.get("spark.speculation", "false")):
         warnings.append("spark.speculation is true, so Spark may start feed tasks twice; set spark.speculation=false")
     if input_mode is InputMode.SPARK and conf.get("spark.locality.wait", "3s") not in ("0", "0s", "0ms"):
         warnings.append(
@@ -148,6 +150,11 @@ def registered_executors(sc: SparkContext) -> tuple[Executor, ...]:
         if summary.id() != "driver":
             executors.append(Executor(id=summary.id(), host=summary.hostPort().rpartition(":")[0], cores=int(summary.totalCores())))
     return tuple(executors)
+
+
+def _is_on(value: str | None) -> bool:
+    """A setting as Spark reads it: in any case, spaces around it."""
+    return (value or "").strip().lower() == "true"
 
 
 def _fit(sc: SparkContext, executors: tuple[Executor, ...]) -> Placement:

@@ -17,7 +17,10 @@ def reason_of(exc: BaseException) -> str:
     >>> reason_of(RuntimeError("plain"))
     'plain'
     """
-    text = str(exc)
+    try:
+        text = str(exc)
+    except Exception:  # noqa: BLE001 - py4j asks the JVM for the text, and that may be gone
+        text = ""
     python = _PYTHON_ERROR.findall(text.partition("Driver stacktrace:")[0])
     python = [(kind, said) for kind, said in python if kind not in ("PythonException", "SparkException", "Py4JJavaError")]
     if python:

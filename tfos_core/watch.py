@@ -68,6 +68,8 @@ class FailureWatch:
             if cause is None:
                 return
             self._decided = True
-        self._on_failure(cause)
-        # Only now: who settles looks at what `on_failure` did.
-        self._told.set()
+        try:
+            self._on_failure(cause)
+        finally:
+            # Only now: who settles looks at what `on_failure` did.
+            self._told.set()

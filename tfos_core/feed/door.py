@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -29,8 +30,9 @@ class FeedDoor:
         rendezvous.sweep(environ)
         _refuse_company(rendezvous.executor_folder(environ), node)
         self._folder = rendezvous.create_folder(environ)
-        try:
-            self._listener = rendezvous.listen(self._folder)
+        with contextlib.ExitStack() as undo:
+            undo.callback(rendezvous.remove_folder, self._folder)
+            self._listener = undo.enter_context(rendezvous.listen(self._folder))
             rendezvous.Descriptor(
                 generation=generation,
                 node=node,
@@ -39,9 +41,7 @@ class FeedDoor:
                 supervisor_pid=os.getpid(),
                 supervisor_started=rendezvous.process_start_time(os.getpid()),
             ).write(self._folder)
-        except BaseException:
-            rendezvous.remove_folder(self._folder)
-            raise
+            undo.pop_all()
 
     @property
     def progress_path(self) -> str:

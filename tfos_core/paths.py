@@ -20,8 +20,8 @@ def has_scheme(path: str) -> bool:
 def absolute_path(path: str, *, default_fs: str = "file://", working_dir: str = "/") -> str:
     """`path` with a scheme, by the rules of the 2022 API.
 
-    A path with a scheme stays as it is (also `file:/x`, as Hadoop prints it); an absolute path is put on the default file system; a relative one starts at
-    `working_dir` on a local default file system and at `/user/<name>` elsewhere.
+    A path with a scheme stays as it is (also `file:/x`, as Hadoop prints it); an absolute path is put on the default file
+    system; a relative one starts at `working_dir` on a local default file system and at `/user/<name>` elsewhere.
 
     >>> absolute_path("mnist", default_fs="file://", working_dir="/tmp")
     'file:///tmp/mnist'

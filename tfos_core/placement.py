@@ -53,7 +53,8 @@ def check_context(sc: SparkContext, input_mode: InputMode) -> list[str]:
     """Refuse a context that can not work; returns sentences about settings that may harm.
 
     Raises:
-        ConfigError: Windows, a stopped context, a master that runs everything in one process, settings that move executors about, a remote session.
+        ConfigError: Windows, a stopped context, a master that runs everything in one process, settings that move executors about,
+            a remote session.
     """
     if platform.system() == "Windows":
         raise ConfigError(

@@ -11,19 +11,22 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tfos_core import cluster as TFCluster
-    from tfos_core import compat, marker, reservation
+    from tfos_core import compat, gpu_info, marker, reservation
     from tfos_core import context as TFSparkNode
     from tfos_core import node_api as TFNode
+    from tfos_core import single_node as util
 
-__all__ = ("TFCluster", "TFNode", "TFSparkNode", "compat", "marker", "reservation")
+__all__ = ("TFCluster", "TFNode", "TFSparkNode", "compat", "gpu_info", "marker", "reservation", "util")
 
 _MODULES = {
     "TFCluster": "tfos_core.cluster",
     "TFNode": "tfos_core.node_api",
     "TFSparkNode": "tfos_core.context",
     "compat": "tfos_core.compat",
+    "gpu_info": "tfos_core.gpu_info",
     "marker": "tfos_core.marker",
     "reservation": "tfos_core.reservation",
+    "util": "tfos_core.single_node",
 }
 
 

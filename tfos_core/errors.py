@@ -9,7 +9,8 @@
     |  +- ProtocolError
     |  |  `- AuthenticationError
     |  +- ChannelClosedError
-    |  `- DuplicateNodeError
+    |  +- DuplicateNodeError
+    |  `- GpuError                   a host has too few GPUs for its nodes
     +- NodeError
     |  +- NodeFailedError            the user's code failed on a node
     |  `- NodeLostError              an executor, its host or the driver went away
@@ -35,6 +36,7 @@ __all__ = (
     "EnvironmentCheckError",
     "FeedError",
     "FeedTimeoutError",
+    "GpuError",
     "InterruptedRunError",
     "NodeError",
     "NodeFailedError",
@@ -99,6 +101,10 @@ class ChannelClosedError(ReservationError):
 
 class DuplicateNodeError(ReservationError):
     """A node registered under a name that is already taken."""
+
+
+class GpuError(ReservationError):
+    """A host has too few GPUs, or too few free ones, for the nodes that run there."""
 
 
 class NodeError(TfosError):

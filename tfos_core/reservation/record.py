@@ -11,13 +11,16 @@ from tfos_core.topology import Role
 
 __all__ = ("NodeRecord",)
 
+_MOST_GPUS = 1024
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRecord:
     """One registered node.
 
     `port` is the node's TensorFlow port, `pid` the process that owns the node on `host`, `generation` the cluster it was started
-    for (default: empty), `tb_port` the port of its TensorBoard (default: none).
+    for (default: empty), `tb_port` the port of its TensorBoard (default: none), `gpus` what its CUDA_VISIBLE_DEVICES names
+    (default: none).
     """
 
     executor_id: int
@@ -28,6 +31,7 @@ class NodeRecord:
     pid: int
     tb_port: int | None = None
     generation: str = ""
+    gpus: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -41,7 +45,7 @@ class NodeRecord:
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON object that `from_dict` takes."""
-        return asdict(self) | {"role": str(self.role)}
+        return asdict(self) | {"role": str(self.role), "gpus": list(self.gpus)}
 
     @classmethod
     def from_dict(cls, data: object) -> NodeRecord:
@@ -68,6 +72,7 @@ class NodeRecord:
             pid=_integer(data, "pid", 0),
             tb_port=tb_port,
             generation=_text(data, "generation", 0, 200) if "generation" in data else "",
+            gpus=_texts(data, "gpus", most=_MOST_GPUS, longest=200),
         )
 
 
@@ -76,6 +81,13 @@ def _integer(data: Mapping[str, Any], name: str, least: int, most: int = 2**31 -
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
         raise ProtocolError(f"a node record has {name} {value!r:.40}, which is no integer from {least} to {most}")
     return value
+
+
+def _texts(data: Mapping[str, Any], name: str, *, most: int, longest: int) -> tuple[str, ...]:
+    values = data.get(name, ())
+    if not isinstance(values, list | tuple) or len(values) > most:
+        raise ProtocolError(f"a node record has {name} {values!r:.40}, which is no list of at most {most} texts")
+    return tuple(_text({name: value}, name, 1, longest) for value in values)
 
 
 def _text(data: Mapping[str, Any], name: str, least: int, most: int) -> str:

@@ -30,8 +30,9 @@ def main_fun(args, ctx):
         model = build_model(tf, args.learning_rate)
 
     train = fed_dataset(args, ctx) if ctx.input_mode == "spark" else own_share(tf, args, ctx)
-    log_dir = posixpath.join(ctx.log_dir or ctx.absolute_path("tensorboard"), f"{ctx.job_name}-{ctx.task_index}")
-    model.fit(train, epochs=ctx.num_epochs, verbose=2 if ctx.is_chief else 0, callbacks=[tf.keras.callbacks.TensorBoard(log_dir)])
+    # The node's own folder: TensorBoard shows it when the spec asks for one, and its files are copied into the run record.
+    callbacks = [tf.keras.callbacks.TensorBoard(ctx.log_dir)] if ctx.log_dir else []
+    model.fit(train, epochs=ctx.num_epochs, verbose=2 if ctx.is_chief else 0, callbacks=callbacks)
 
     if ctx.is_chief:
         images, labels = read_csv(tf, posixpath.join(posixpath.dirname(ctx.data_path), args.test_file))

@@ -113,7 +113,8 @@ class ClusterBoard:
             self._files.close()
 
     def _down(self) -> None:
-        self._url = None
-        # Nothing is left to be kept.
-        if self._keeping:
-            self._let_go.set()
+        with self._lock:
+            self._url = None
+            # Nothing is left to be kept.
+            if self._keeping:
+                self._let_go.set()

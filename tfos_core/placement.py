@@ -6,6 +6,7 @@ import logging
 import platform
 import re
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,13 +14,14 @@ from tfos_core.cancellation import Cancellation
 from tfos_core.errors import ConfigError, ReservationTimeoutError
 from tfos_core.events import EventSink, ReservationWaiting
 from tfos_core.settings import PLACEMENT_WAIT_S
+from tfos_core.spark_errors import reason_of
 from tfos_core.topology import ClusterPlan, InputMode
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.resource import ResourceProfile
 
-__all__ = ("Executor", "Placement", "check_context", "place", "registered_executors")
+__all__ = ("Executor", "Placement", "check_context", "node_cores", "place", "registered_executors")
 
 logger = logging.getLogger(__name__)
 
@@ -28,6 +30,7 @@ _LOOK_S = 0.1
 #: How often the caller is told what is missing, in seconds.
 _TELL_S = 5.0
 
+_GPUS = "spark.executor.resource.gpu.amount"
 _LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*\]")
 
 
@@ -99,12 +102,14 @@ def place(
     timeout: float,
     cancellation: Cancellation,
     emit: EventSink,
+    gpus: int = 0,
 ) -> Placement:
     """Wait until as many executors are there as the plan has nodes on executors.
 
     Args:
         timeout: seconds; at most `PLACEMENT_WAIT_S` of them are used.
         emit: gets ReservationWaiting every few seconds, with the roles that have no executor yet and Spark's numbers.
+        gpus: how many GPUs of its executor a node task asks of Spark's scheduler.
 
     Raises:
         ReservationTimeoutError: too few executors came, or it is known that too few can come; names the roles left over.
@@ -120,7 +125,7 @@ def place(
     while True:
         cancellation.check()
         executors = registered_executors(sc)
-        placement = _fit(sc, executors)
+        placement = _fit(sc, executors, gpus)
         slots = _slots(sc, placement) if len(executors) >= needed else len(executors)
         if slots >= needed:
             break
@@ -153,20 +158,45 @@ def registered_executors(sc: SparkContext) -> tuple[Executor, ...]:
     return tuple(executors)
 
 
+def node_cores(cores: Sequence[int], task_cpus: int) -> int:
+    """How many cores the smallest executor offers, which is what a node task asks for.
+
+    Args:
+        cores: of every executor.
+        task_cpus: `spark.task.cpus`.
+
+    Raises:
+        ConfigError: an executor is so large that Spark would start two nodes in it.
+    """
+    smallest, largest = min(cores), max(cores)
+    if largest >= 2 * max(smallest, task_cpus):
+        raise ConfigError(
+            f"executors have from {smallest} to {largest} cores, so Spark would start two nodes in one of them",
+            f"Set spark.executor.cores={smallest}, so that all executors are of one size.",
+        )
+    return smallest
+
+
 def _is_on(value: str | None) -> bool:
     """A setting as Spark reads it: in any case, spaces around it."""
     return (value or "").strip().lower() == "true"
 
 
-def _fit(sc: SparkContext, executors: tuple[Executor, ...]) -> Placement:
-    """Node tasks take all cores of an executor, through stage-level scheduling where task cpus are fewer."""
-    cores = min((executor.cores for executor in executors if executor.cores), default=_configured_cores(sc) or 1)
+def _fit(sc: SparkContext, executors: tuple[Executor, ...], gpus: int) -> Placement:
+    """Node tasks take all cores of an executor, and GPUs, through stage-level scheduling where the defaults do not say so already.
+
+    GPUs are asked for here and not in `spark.task.resource.gpu.amount`, which would let no more feed tasks run than there are GPUs.
+    """
     task_cpus = int(sc.getConf().get("spark.task.cpus", "1"))
-    if task_cpus >= cores:
+    cores = node_cores([executor.cores for executor in executors if executor.cores] or [_configured_cores(sc) or 1], task_cpus)
+    if task_cpus >= cores and (not gpus or sc.getConf().get("spark.task.resource.gpu.amount", None) == str(gpus)):
         return Placement(profile=None, cores=cores, executors=executors)
     from pyspark.resource import ResourceProfileBuilder, TaskResourceRequests
 
-    profile = ResourceProfileBuilder().require(TaskResourceRequests().cpus(cores)).build
+    requests = TaskResourceRequests().cpus(cores)
+    if gpus:
+        requests = requests.resource("gpu", gpus)
+    profile = ResourceProfileBuilder().require(requests).build
     return Placement(profile=profile, cores=cores, executors=executors)
 
 
@@ -177,8 +207,15 @@ def _slots(sc: SparkContext, placement: Placement) -> int:
         profile = scala.resourceProfileManager().defaultResourceProfile()
     else:
         profile = placement.profile._java_resource_profile
-        # Spark answers only for profiles that it knows.
-        scala.resourceProfileManager().addResourceProfile(profile)
+        try:
+            # Spark answers only for profiles that it knows.
+            scala.resourceProfileManager().addResourceProfile(profile)
+        except Exception as exc:
+            raise ConfigError(
+                f"Spark {sc.version} on {sc.master} can not give a node all {placement.cores} cores of an executor, so that two "
+                f"could share one: {reason_of(exc)}",
+                f"Set spark.task.cpus={placement.cores}, which also means one feed task at a time on each executor.",
+            ) from exc
     return int(scala.maxNumConcurrentTasks(profile))
 
 
@@ -207,7 +244,7 @@ def _sizes(sc: SparkContext) -> str:
     conf = sc.getConf()
     cores = _configured_cores(sc)
     parts = [f"executors of {cores or 'all'} cores and {conf.get('spark.executor.memory', '1g')} memory"]
-    parts += [f"{name}={value}" for name in ("spark.cores.max", "spark.task.cpus") if (value := conf.get(name, None))]
+    parts += [f"{name}={value}" for name in ("spark.cores.max", "spark.task.cpus", _GPUS) if (value := conf.get(name, None))]
     parts += [f"{executor.id} on {executor.host} with {executor.cores} cores" for executor in registered_executors(sc)]
     return ", ".join(parts)
 
@@ -215,9 +252,13 @@ def _sizes(sc: SparkContext) -> str:
 def _too_few(sc: SparkContext, plan: ClusterPlan, have: int, detail: str) -> ReservationTimeoutError:
     needed = plan.on_executors
     missing = tuple(slot.name for slot in needed[have:])
+    gpus = ""
+    if sc.getConf().get(_GPUS, "0") != "0":
+        # Standalone starts no executor on a Worker that offers no GPU, and says nothing.
+        gpus = " Are there so many GPUs (on Standalone: do the Workers declare them)? Else take gpus.source nvidia-smi."
     return ReservationTimeoutError(
         f"{len(needed)} nodes need {len(needed)} executors, {detail}; no executor for {', '.join(missing)}",
         "Ask for fewer nodes, or give the application more executors or smaller ones "
-        f"(spark.executor.cores, spark.executor.memory, spark.cores.max) on {sc.master}.",
+        f"(spark.executor.cores, spark.executor.memory, spark.cores.max) on {sc.master}.{gpus}",
         missing,
     )

@@ -23,9 +23,12 @@ __all__ = (
     "fail_after_feed",
     "fail_like_a_peer",
     "ignore_feed",
+    "join_own_server",
     "notes",
     "return_early",
+    "serve_and_consume",
     "serve_or_train",
+    "show_cluster",
     "stay",
     "train_synchronously",
 )
@@ -39,7 +42,7 @@ def note(args: dict[str, Any], ctx: Any, **values: Any) -> None:
     """Leave a file for the test: one for each node and process."""
     folder = Path(args["folder"])
     name = f"{ctx.job_name}-{ctx.task_index}.{os.getpid()}"
-    (folder / f".{name}").write_text(json.dumps({"pid": os.getpid()} | values))
+    (folder / f".{name}").write_text(json.dumps({"pid": os.getpid(), "folder": str(Path.cwd())} | values))
     (folder / f".{name}").rename(folder / f"{name}.json")
 
 
@@ -134,6 +137,40 @@ def serve_or_train(args: dict[str, Any], ctx: Any) -> None:
     note(args, ctx)
     if ctx.job_name in ("ps", "evaluator"):
         time.sleep(300)
+
+
+def show_cluster(args: dict[str, Any], ctx: Any) -> None:
+    """Note what this node knows of the cluster; only the chief ends by itself, when all have noted."""
+    note(
+        args,
+        ctx,
+        tf_config=json.loads(os.environ["TF_CONFIG"]),
+        cluster_spec=ctx.cluster_spec,
+        num_workers=ctx.num_workers,
+    )
+    if ctx.job_name == "chief":
+        poll_until(lambda: len(notes(Path(args["folder"]))) == args["nodes"], 30, what="all nodes have noted")
+    else:
+        time.sleep(300)
+
+
+def join_own_server(args: dict[str, Any], ctx: Any) -> None:
+    """Every node starts a server by itself and joins it, so that nobody trains."""
+    import tensorflow as tf
+
+    server = tf.distribute.Server(ctx.cluster_spec, job_name=ctx.job_name, task_index=ctx.task_index)
+    note(args, ctx, target=server.target)
+    server.join()
+
+
+def serve_and_consume(args: dict[str, Any], ctx: Any) -> None:
+    """Start the role's server; ps join theirs, the others take all rows and return."""
+    _, server = ctx.start_cluster_server()
+    if ctx.job_name == "ps":
+        note(args, ctx)
+        server.join()
+    else:
+        consume(args, ctx)
 
 
 def export_model(args: dict[str, Any], ctx: Any) -> None:

@@ -384,7 +384,6 @@ def test_falling_back_to_keras_3_on_many_nodes_is_told(
         ({"data": None, "stream": {"source": "files", "path": "in"}}, "stream"),
         ({"infer": {"export_dir": "m", "output": {"path": "o"}}}, "infer"),
         ({"gpus": 1}, "gpus.per_node"),
-        ({"environment": {"pack": "venv"}}, "environment.pack"),
         ({"restart": {"max_restarts": 1}}, "restart.max_restarts"),
         ({"data": {"path": "train.csv", "cache": "node"}}, "data.cache"),
         ({"equal_steps": True}, "equal_steps"),
@@ -440,3 +439,9 @@ def test_errors_come_before_warnings(folder: Path) -> None:
     (folder / "job.yaml").write_text(text)
     levels = [finding.level for finding in check(load_spec(folder / "job.yaml"), environ={"TFOS_HOME": str(folder)})]
     assert levels == [Level.ERROR, Level.WARNING]
+
+
+def test_a_fed_cluster_with_ps_is_right_for_a_program_that_builds_its_graphs(findings: Check, folder: Path) -> None:
+    app = "def main_fun(args, ctx):\n    setter = tf.compat.v1.train.replica_device_setter(cluster=ctx.cluster_spec)\n"
+    (folder / "apps" / "async.py").write_text(app)
+    assert "ps-in-spark-mode" not in findings({"num_ps": 1, "entrypoint": "apps/async.py:main_fun"})

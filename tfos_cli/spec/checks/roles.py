@@ -57,13 +57,22 @@ def driver_ps_without_ps(case: Case) -> Findings:
 
 def fed_cluster_with_ps(case: Case) -> Findings:
     """A coordinator's dataset lives in the chief, so Spark can not feed its workers."""
-    if case.spec.input_mode == "spark" and case.spec.num_ps > 0:
+    if case.spec.input_mode == "spark" and case.spec.num_ps > 0 and not _builds_graphs(case):
         yield case.warning(
             "ps-in-spark-mode",
             "num_ps",
             "with ps, Spark's rows reach between-graph training (tf.compat.v1) only: ParameterServerStrategy reads on the chief",
             "Use input_mode: tensorflow for ParameterServerStrategy; leave this for programs that build a graph per worker.",
         )
+
+
+def _builds_graphs(case: Case) -> bool:
+    """Whether the program's file has what every program for between-graph training has."""
+    file, _, _ = case.spec.entrypoint.rpartition(":")
+    try:
+        return file.endswith(".py") and "replica_device_setter" in case.file(file).read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return False
 
 
 def master_role(case: Case) -> Findings:

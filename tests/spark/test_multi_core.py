@@ -1,0 +1,73 @@
+"""Executors with several cores on a real Standalone cluster: one node on each, and feed tasks on every core."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from testbed import nodes
+from testbed.clusters import Recorder, started_cluster
+from testbed.spark_context import start_context
+from testbed.standalone import StandaloneCluster, WorkerOptions
+from testbed.waiting import poll_until
+
+EXECUTORS, CORES = 2, 2
+CONF = {"spark.executor.cores": str(CORES), "spark.executor.memory": "512m", "spark.cores.max": str(EXECUTORS * CORES)}
+
+
+@pytest.fixture(scope="module")
+def one_host() -> Iterator[StandaloneCluster]:
+    """One Worker whose cores make two executors, so that both nodes are on one host."""
+    with StandaloneCluster([WorkerOptions(cores=EXECUTORS * CORES, memory="2g")]) as cluster:
+        yield cluster
+
+
+class Meet:
+    """Gives the rows of a partition when `together` tasks run at once; each leaves a file when it begins, and when it ends."""
+
+    def __init__(self, folder: Path, together: int) -> None:
+        self.folder = str(folder)
+        self.together = together
+
+    def __call__(self, index: int, rows: Iterator[int]) -> Iterator[int]:
+        folder = Path(self.folder)
+        (folder / f"begun-{index}").touch()
+        poll_until(lambda: len(list(folder.glob("begun-*"))) >= self.together, 30, what=f"{self.together} tasks run at once")
+        return rows
+
+
+def test_nodes_land_one_per_executor_and_feed_tasks_use_every_core(
+    one_host: StandaloneCluster, nothing_left: None, tmp_path: Path
+) -> None:
+    events, meeting = Recorder(), tmp_path / "meeting"
+    meeting.mkdir()
+    with start_context(one_host.url, CONF) as context:
+        rows = context.parallelize(range(400), EXECUTORS * CORES).mapPartitionsWithIndex(Meet(meeting, EXECUTORS * CORES))
+        with started_cluster(context, nodes.consume, {"folder": str(tmp_path)}, EXECUTORS, on_event=events) as running:
+            report = running.train(rows)
+            running.shutdown(timeout=60)
+    # Every partition waited for the other three: that ends only when four feed tasks run at once.
+    assert report.rows == 400
+    assert report.rows_per_node == {"worker:0": 200, "worker:1": 200}
+    addresses = list(events.wait_for("cluster_ready").addresses.values())
+    assert len({address.rpartition(":")[0] for address in addresses}) == 1, "both nodes are on one host"
+    assert len(set(addresses)) == EXECUTORS, "each has a port of its own"
+    noted = list(itertools.chain.from_iterable(nodes.notes(tmp_path).values()))
+    assert len({entry["folder"] for entry in noted}) == EXECUTORS, "each has an executor of its own"
+
+
+def test_without_stage_level_scheduling_task_cpus_put_one_node_on_each_executor(
+    one_host: StandaloneCluster, nothing_left: None, tmp_path: Path
+) -> None:
+    meeting = tmp_path / "meeting"
+    meeting.mkdir()
+    with start_context(one_host.url, CONF | {"spark.task.cpus": str(CORES)}) as context:
+        rows = context.parallelize(range(400), EXECUTORS * CORES).mapPartitionsWithIndex(Meet(meeting, EXECUTORS))
+        with started_cluster(context, nodes.consume, {"folder": str(tmp_path)}, EXECUTORS) as running:
+            report = running.train(rows)
+            running.shutdown(timeout=60)
+    assert report.rows_per_node == {"worker:0": 200, "worker:1": 200}
+    noted = list(itertools.chain.from_iterable(nodes.notes(tmp_path).values()))
+    assert len({entry["folder"] for entry in noted}) == EXECUTORS

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfos_core.cluster_report import ClusterReport
 from tfos_core.errors import ConfigError
+from tfos_core.gpu_request import asked_gpus
 from tfos_core.launch import make_payload
 from tfos_core.options import ClusterOptions
 from tfos_core.running import TFCluster
@@ -69,6 +70,7 @@ def run(  # noqa: PLR0913 - the signature of the 2022 API
         ConfigError: arguments or Spark settings that can not work, or a function that can not be pickled.
         TopologyError: the roles do not add up.
         ReservationTimeoutError: executors or nodes are missing; names their roles.
+        GpuError: a host has fewer GPUs than its nodes were promised.
         NodeFailedError, NodeLostError: a node failed while the others started.
         InterruptedRunError: cancelled through `options.cancellation`.
     """
@@ -90,6 +92,7 @@ def run(  # noqa: PLR0913 - the signature of the 2022 API
     plan = ClusterPlan.build(
         num_executors, num_ps=num_ps, master_node=master_node, eval_node=eval_node, driver_ps_nodes=driver_ps_nodes
     )
+    options = replace(options, gpus=asked_gpus(options.gpus, tf_args))
     cluster = TFCluster(sc, plan, input_mode, options)
     cluster._start(make_payload(map_fun, tf_args), log_dir=log_dir, timeout=reservation_timeout, release_port=release_port)
     return cluster

@@ -23,6 +23,7 @@ class ClusterReport:
         timings: seconds: `executors_s` until the executors were there, `ready_s` from then until every node had registered,
             `feed_s`, `shutdown_s` from the end of the last node until nothing was left.
         exports: paths that nodes exported to.
+        gpus: what CUDA_VISIBLE_DEVICES names on each node; empty for a node without GPUs.
         first_failure: the failure that explains the others.
     """
 
@@ -30,6 +31,7 @@ class ClusterReport:
     partitions_discarded: int = 0
     timings: dict[str, float] = field(default_factory=dict)
     exports: list[str] = field(default_factory=list)
+    gpus: dict[str, tuple[str, ...]] = field(default_factory=dict)
     first_failure: NodeFailed | None = None
 
     @property
@@ -51,5 +53,6 @@ class ClusterReport:
             rows_per_node=dict(self.rows_per_node),
             timings={name: round(seconds, 3) for name, seconds in self.timings.items()},
             exports=list(self.exports),
+            gpus=dict(self.gpus),
             first_failure=first_failure,
         )

@@ -83,7 +83,7 @@ class ReservationServerStarted(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRegistered(Event):
-    """A node has registered."""
+    """A node has registered; `gpus` is what its CUDA_VISIBLE_DEVICES names."""
 
     kind: ClassVar[str] = "node_registered"
     node: str
@@ -93,6 +93,7 @@ class NodeRegistered(Event):
     pid: int
     registered: int
     expected: int
+    gpus: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

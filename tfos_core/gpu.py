@@ -5,22 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from enum import StrEnum
 from typing import Any
 
-from tfos_core.errors import ConfigError, GpuError
+from tfos_core.errors import GpuError
 
 __all__ = (
     "VISIBLE_DEVICES",
     "Gpu",
-    "GpuRequest",
-    "GpuSource",
     "GpuSurvey",
     "Seat",
     "assign",
     "index_into",
     "parse_survey",
-    "resolve_request",
     "restrict",
     "shortage",
 )
@@ -32,34 +28,6 @@ VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
 _IDLE_MIB = 1024
 _GPU_LINE = re.compile(r"GPU (\d+): (.*) \(UUID: (GPU-[^)]+)\)\s*\Z")
 _SLICE_LINE = re.compile(r"\s+MIG (\S+)\s+Device\s+\d+: \(UUID: (MIG-[^)]+)\)\s*\Z")
-
-
-class GpuSource(StrEnum):
-    """Who hands out the GPUs of a cluster."""
-
-    AUTO = "auto"
-    SPARK = "spark"
-    NVIDIA_SMI = "nvidia-smi"
-    NONE = "none"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GpuRequest:
-    """What every node that trains gets: `per_node` GPUs from `source`; not `required` means only if so many are free."""
-
-    per_node: int = 0
-    source: GpuSource = GpuSource.NONE
-    required: bool = True
-
-    @property
-    def from_spark(self) -> int:
-        """GPUs that each node task asks of Spark's scheduler."""
-        return self.per_node if self.source is GpuSource.SPARK else 0
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> GpuRequest:
-        """After a trip through JSON."""
-        return cls(per_node=data["per_node"], source=GpuSource(data["source"]), required=data["required"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,66 +69,6 @@ class Seat:
     node: str
     host: str
     gpus: int = 0
-
-
-def resolve_request(
-    asked: int | None, source: str, *, master: str, conf: Mapping[str, str], function_args: object = None
-) -> GpuRequest:
-    """What the nodes of a cluster get, from what was asked and what Spark has.
-
-    Args:
-        asked: GPUs per node; None as in 2022: `num_gpus` of the function's arguments if they have it, else what Spark gives a
-            task, else one GPU if one is free.
-        source: `auto`, `spark` or `nvidia-smi`.
-        conf: Spark's properties.
-
-    Raises:
-        ConfigError: a number or a source that can not work with this master and these properties.
-    """
-    asked = _asked(asked, function_args)
-    if asked == 0:
-        return GpuRequest()
-    has = _whole(conf, "spark.executor.resource.gpu.amount")
-    on_kubernetes = master.startswith("k8s://")
-    chosen = GpuSource(source)
-    if chosen is GpuSource.AUTO:
-        chosen = GpuSource.SPARK if has else GpuSource.NONE if on_kubernetes else GpuSource.NVIDIA_SMI
-    if chosen is GpuSource.NVIDIA_SMI and on_kubernetes:
-        raise ConfigError(
-            "GPUs are to be found with nvidia-smi, but pods on Kubernetes may use only those that Spark asked for",
-            f"Set gpus.source to spark, and spark.executor.resource.gpu.amount to {asked or 1}.",
-        )
-    if chosen is GpuSource.NVIDIA_SMI:
-        return GpuRequest(per_node=asked or 1, source=chosen, required=asked is not None)
-    if asked is None and not has:
-        return GpuRequest()
-    needed = asked or max(1, _whole(conf, "spark.task.resource.gpu.amount"))
-    if has < needed:
-        raise ConfigError(
-            f"every node needs {needed} GPUs from Spark, but spark.executor.resource.gpu.amount is {has or 'not set'}",
-            f"Set spark.executor.resource.gpu.amount={needed} before the SparkContext starts, or use the source nvidia-smi.",
-        )
-    return GpuRequest(per_node=needed, source=GpuSource.SPARK)
-
-
-def _asked(asked: object, function_args: object) -> int | None:
-    if asked is None:
-        found = function_args.get("num_gpus") if isinstance(function_args, Mapping) else getattr(function_args, "num_gpus", None)
-        # A program of 2022 may keep anything under this name; only a number is the number of GPUs.
-        return found if isinstance(found, int) and not isinstance(found, bool) and found >= 0 else None
-    if not isinstance(asked, int) or isinstance(asked, bool) or asked < 0:
-        raise ConfigError(
-            f"gpus is {asked!r}, but it is a number of GPUs per node", "Use 0 or more, or None for one if one is free."
-        )
-    return asked
-
-
-def _whole(conf: Mapping[str, str], key: str) -> int:
-    """A property as a whole number, fractions cut off; 0 when it is not set."""
-    try:
-        return int(float(conf.get(key, "0")))
-    except ValueError as exc:
-        raise ConfigError(f"{key} is {conf[key]!r}, which is no number of GPUs") from exc
 
 
 def parse_survey(listing: str, query: str, processes: str) -> GpuSurvey:

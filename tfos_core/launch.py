@@ -9,7 +9,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tfos_core import events
-from tfos_core.errors import ConfigError, ReservationTimeoutError
+from tfos_core.errors import ConfigError, ReservationTimeoutError, TfosError
+from tfos_core.gpu_request import GpuRequest
 from tfos_core.node import NodeTask
 from tfos_core.node_config import ClusterConfig
 from tfos_core.node_table import NodeTable
@@ -60,6 +61,7 @@ def new_cluster_config(  # noqa: PLR0913 - called in one place
     log_dir: str | None,
     cores: int,
     tensorboard_node: str,
+    gpus: GpuRequest,
 ) -> ClusterConfig:
     """What every node of a new cluster is told."""
     host, port = server.address
@@ -88,6 +90,7 @@ def new_cluster_config(  # noqa: PLR0913 - called in one place
         tensorboard_bind=options.tensorboard.bind,
         collects_files=options.on_file is not None,
         collect_interval_s=options.collect_interval_s,
+        gpus=gpus,
     )
 
 
@@ -126,7 +129,7 @@ class NodeJob:
     """Runs the node tasks in a thread of its own.
 
     Args:
-        on_end: called once, from that thread, with None or with the reason why the job failed.
+        on_end: called once, from that thread, with None, with the reason why the job failed, or with what all nodes say.
     """
 
     def __init__(
@@ -137,7 +140,7 @@ class NodeJob:
         config: ClusterConfig,
         payload: bytes,
         *,
-        on_end: Callable[[str | None], None],
+        on_end: Callable[[str | TfosError | None], None],
     ) -> None:
         self._sc = sc
         self._plan = plan
@@ -172,7 +175,7 @@ class NodeJob:
 
     def _run(self) -> None:
         broadcast = None
-        error: str | None = None
+        error: str | TfosError | None = None
         try:
             self._sc.addJobTag(self._tag)
             # A broadcast goes through Spark's own channel and, unlike a large closure, is a file without the secret.
@@ -181,7 +184,9 @@ class NodeJob:
             numbers = self._sc.parallelize(range(len(slots)), len(slots))
             if self._placement.profile is not None:
                 numbers = numbers.withResources(self._placement.profile)
-            numbers.barrier().mapPartitions(NodeTask(cluster=self._config, slots=slots, payload=broadcast)).collect()
+            task = NodeTask(cluster=self._config, slots=slots, payload=broadcast)
+            ends = numbers.barrier().mapPartitions(task).collect()
+            error = next((end.error for end in ends if end.error is not None), None)
         except Exception as exc:  # noqa: BLE001 - whatever Spark raises is reported to the cluster
             error = reason_of(exc)
         self._on_end(error)

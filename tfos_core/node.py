@@ -7,25 +7,35 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tfos_core.errors import ChannelClosedError, ConfigError, NodeFailedError
+from tfos_core.errors import ChannelClosedError, ConfigError, GpuError, NodeFailedError
+from tfos_core.gpu_request import GpuSource
 from tfos_core.link import Link, link_pair
 from tfos_core.node_config import ClusterConfig, NodeConfig
+from tfos_core.node_gpus import GPU_WAIT_S, take_gpus, visible_devices
 from tfos_core.processes import java_ancestor, kill_orphans, start_time
 from tfos_core.topology import NodeSlot
 
 if TYPE_CHECKING:
     from pyspark import Broadcast
 
-__all__ = ("NodeTask", "follow_node", "start_node")
+__all__ = ("NodeTask", "TaskEnd", "follow_node", "start_node")
 
 logger = logging.getLogger(__name__)
 
 #: The detaching half of the supervisor ends at once; longer means that the interpreter does not start, in seconds.
 _DETACH_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskEnd:
+    """What a node task comes back with: no error, or why its node was not started."""
+
+    node: str
+    error: GpuError | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,16 +50,31 @@ class NodeTask:
     slots: tuple[NodeSlot, ...]
     payload: Broadcast[bytes]
 
-    def __call__(self, partition: Iterable[int]) -> Iterator[str]:
+    def __call__(self, partition: Iterable[int]) -> Iterator[TaskEnd]:
         slot = self.slots[next(iter(partition))]
         kill_orphans()
-        config = self._configure(slot)
+        try:
+            config = replace(self._configure(slot), gpus=self._take_gpus())
+        except GpuError as exc:
+            # All tasks end with it. Raised, it would reach the driver inside several layers of Spark's traces.
+            yield TaskEnd(node=slot.name, error=exc)
+            return
         link = start_node(config, self.payload.value)
         try:
             follow_node(link, config)
         finally:
             link.close()
-        yield config.name
+        yield TaskEnd(node=config.name)
+
+    def _take_gpus(self) -> tuple[str, ...]:
+        request = self.cluster.gpus
+        if request.source is GpuSource.NONE:
+            return ()
+        from pyspark import BarrierTaskContext
+
+        visible = visible_devices(self.cluster.environment, os.environ)
+        wait_s = min(GPU_WAIT_S, self.cluster.reservation_timeout / 2)
+        return take_gpus(request, self.slots, BarrierTaskContext.get(), visible=visible, wait_s=wait_s)
 
     def _configure(self, slot: NodeSlot) -> NodeConfig:
         jvm = java_ancestor(os.getpid())

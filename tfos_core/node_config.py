@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
+from tfos_core.gpu_request import GpuRequest
 from tfos_core.settings import COLLECT_INTERVAL_S, DEFAULT_FEED_BUDGET_BYTES
 from tfos_core.tensorboard.options import log_base, node_folder
 from tfos_core.topology import InputMode, NodeSlot, Role
@@ -41,6 +42,7 @@ class ClusterConfig:
     tensorboard_bind: Literal["node", "loopback"] = "node"
     collects_files: bool = False
     collect_interval_s: float = COLLECT_INTERVAL_S
+    gpus: GpuRequest = field(default_factory=GpuRequest)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +56,8 @@ class NodeConfig:
     working_dir: str
     python: str
     python_path: str
+    #: What CUDA_VISIBLE_DEVICES names: the GPUs that the node has taken.
+    gpus: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -100,6 +104,8 @@ class NodeConfig:
         values = {f.name: data[f.name] for f in fields(cls)}
         cluster = dict(values["cluster"])
         cluster["input_mode"] = InputMode(cluster["input_mode"])
+        cluster["gpus"] = GpuRequest.from_dict(cluster["gpus"])
+        values["gpus"] = tuple(values["gpus"])
         slot = dict(values["slot"])
         slot["role"] = Role(slot["role"])
         values["cluster"] = ClusterConfig(**cluster)

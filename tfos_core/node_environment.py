@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
+from tfos_core.gpu import VISIBLE_DEVICES
 from tfos_core.node_config import NodeConfig
 from tfos_core.processes import start_time
 from tfos_core.settings import MARK_VARIABLE, SUPERVISOR_VARIABLE
@@ -21,7 +22,8 @@ def process_environment(
 ) -> dict[str, str]:
     """Variables for the user's process.
 
-    What the job sets wins over what the engine sets, except for `TF_CONFIG` and the marks.
+    What the job sets wins over what the engine sets, except for `TF_CONFIG`, the GPUs and the marks. A node without GPUs gets an
+    empty list, because TensorFlow takes every GPU that it can see.
 
     Args:
         spec: role -> `host:port` of every node.
@@ -42,11 +44,16 @@ def process_environment(
         env["TF_USE_LEGACY_KERAS"] = "1"
     elif cluster.keras == "keras3":
         env.pop("TF_USE_LEGACY_KERAS", None)
+    if config.gpus and VISIBLE_DEVICES not in base:
+        # nvidia-smi counts along the PCI bus; CUDA counts the fastest GPU first unless it is told.
+        env["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
     env |= cluster.environment
     env |= secrets
     if env["PYTHONPATH"] != config.python_path:
         # The job's own folders go first, but without the engine's the process would not find its own modules.
         env["PYTHONPATH"] = os.pathsep.join([env["PYTHONPATH"], config.python_path])
+    # A list that the job or the host had limited the choice already.
+    env[VISIBLE_DEVICES] = ",".join(config.gpus)
     env["TF_CONFIG"] = tf_config(spec, slot.role, slot.index)
     env[MARK_VARIABLE] = f"{cluster.run_id}:{cluster.generation}:{config.name}"
     env[SUPERVISOR_VARIABLE] = f"{os.getpid()}:{start_time(os.getpid())}"

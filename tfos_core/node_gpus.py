@@ -9,8 +9,6 @@ from typing import Any, Protocol
 from tfos_core.errors import GpuError
 from tfos_core.gpu import (
     VISIBLE_DEVICES,
-    GpuRequest,
-    GpuSource,
     GpuSurvey,
     Seat,
     assign,
@@ -18,10 +16,11 @@ from tfos_core.gpu import (
     restrict,
     shortage,
 )
+from tfos_core.gpu_request import GpuRequest, GpuSource
 from tfos_core.nvidia_smi import survey, survey_until
 from tfos_core.topology import NodeSlot
 
-__all__ = ("TaskView", "take_gpus", "visible_devices")
+__all__ = ("GPU_WAIT_S", "TaskView", "take_gpus", "visible_devices")
 
 #: How long a node waits for GPUs that other jobs use, in seconds; less when `reservation_timeout` is less.
 GPU_WAIT_S = 30.0

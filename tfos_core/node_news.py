@@ -48,9 +48,11 @@ class NodeNews:
                 pid=record.pid,
                 registered=self._table.size - len(self._table.missing()) + 1,
                 expected=self._table.size,
+                gpus=record.gpus,
             )
         )
         self._board.registered(record)
+        self._report.gpus[record.name] = record.gpus
         self._table.registered(record.name, record.host)
 
     def on_message(self, node: str, message: dict[str, Any]) -> None:

@@ -37,6 +37,9 @@ class ClusterOptions:
         data: what `ctx.data` tells the program: the spec's data section.
         base_dir: where relative paths of the program start (`ctx.working_dir`); the executor's working folder by default.
         feed_budget_bytes: rows waiting in a node before feeders are held back; 64 MiB by default.
+        gpus: GPUs of every node that trains; None, the default, is as in 2022: `num_gpus` of the function's arguments, else those
+            that Spark gives a task, else one if one is free. 0 hides all GPUs from TensorFlow.
+        gpu_source: who hands them out: `spark`, `nvidia-smi`, or `auto`: Spark where it has GPUs for executors, else nvidia-smi.
         tensorboard: where and how long TensorBoard runs, if it does.
         on_file: gets the event files of all nodes while they grow, such as `tensorboard.EventFileFolder(path)`; by default they
             stay where they are.
@@ -54,6 +57,8 @@ class ClusterOptions:
     data: Mapping[str, Any] = field(default_factory=dict)
     base_dir: str | None = None
     feed_budget_bytes: int = DEFAULT_FEED_BUDGET_BYTES
+    gpus: int | None = None
+    gpu_source: Literal["auto", "spark", "nvidia-smi"] = "auto"
     tensorboard: TensorBoardOptions = field(default_factory=TensorBoardOptions)
     on_file: FileSink | None = None
     collect_interval_s: float = COLLECT_INTERVAL_S

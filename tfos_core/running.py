@@ -24,6 +24,7 @@ from tfos_core.errors import (
     ResultCountError,
     TfosError,
 )
+from tfos_core.gpu_request import resolve_request
 from tfos_core.launch import NodeJob, await_registration, driver_host, new_cluster_config
 from tfos_core.node_config import ClusterConfig
 from tfos_core.node_errors import failed_event, node_error
@@ -88,8 +89,17 @@ class TFCluster:
             self._emit(events.Warned(id="spark-setting", message=warning))
         self._options.cancellation.on_request(self._on_cancel)
         try:
-            cancellation = self._options.cancellation
-            placement = place(self._sc, self._plan, self._input_mode, timeout=timeout, cancellation=cancellation, emit=self._emit)
+            options, conf = self._options, dict(self._sc.getConf().getAll())
+            gpus = resolve_request(options.gpus, options.gpu_source, master=str(self._sc.master), conf=conf)
+            placement = place(
+                self._sc,
+                self._plan,
+                self._input_mode,
+                timeout=timeout,
+                cancellation=options.cancellation,
+                emit=self._emit,
+                gpus=gpus.from_spark,
+            )
             self._report.timings["executors_s"] = time.monotonic() - started
             started = time.monotonic()
             self._open_server(timeout)
@@ -105,6 +115,7 @@ class TFCluster:
                 log_dir=log_dir,
                 cores=placement.cores,
                 tensorboard_node=self._board.node,
+                gpus=gpus,
             )
             self._job = NodeJob(self._sc, self._plan, placement, config, payload, on_end=self._on_job_end)
             self._job.start()
@@ -262,11 +273,13 @@ class TFCluster:
 
     # ---- failures ----------------------------------------------------------------------------------------------------------
 
-    def _on_job_end(self, error: str | None) -> None:
+    def _on_job_end(self, error: str | TfosError | None) -> None:
         """The Spark job of the node tasks ended; a failure counts when no node told a better one."""
         if error is None or self._closed:
             return
-        if "No module named" in error:
+        if isinstance(error, TfosError):
+            self._watch.job_failed(error)
+        elif "No module named" in error:
             self._watch.job_failed(
                 EnvironmentCheckError(
                     f"the executors' Python lacks a module: {error}",

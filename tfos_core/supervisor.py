@@ -132,6 +132,7 @@ class Supervisor:
                 pid=os.getpid(),
                 tb_port=self._board.hold_port(os.environ),
                 generation=cluster.generation,
+                gpus=self._config.gpus,
             )
         )
         self._selector.register(self._client, selectors.EVENT_READ, self._on_driver)

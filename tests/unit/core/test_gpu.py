@@ -13,17 +13,15 @@ from fakes.nvidia_smi import answer
 from tfos_core.errors import ConfigError, GpuError
 from tfos_core.gpu import (
     Gpu,
-    GpuRequest,
-    GpuSource,
     GpuSurvey,
     Seat,
     assign,
     index_into,
     parse_survey,
-    resolve_request,
     restrict,
     shortage,
 )
+from tfos_core.gpu_request import GpuRequest, GpuSource, asked_gpus, resolve_request
 
 A100_PARTS = (
     "MIG-c6d4f1ef-42e4-5de3-91c7-45d71c87eb3f",
@@ -240,7 +238,7 @@ def test_what_nodes_get(asked: int | None, source: str, master: str, conf: Mappi
 )
 def test_what_can_not_work_is_refused(asked: int, source: str, master: str, conf: Mapping[str, str], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        resolve_request(asked, source, master=master, conf=conf)
+        resolve_request(asked_gpus(asked, None), source, master=master, conf=conf)
 
 
 @pytest.mark.parametrize(
@@ -254,8 +252,8 @@ def test_what_can_not_work_is_refused(asked: int, source: str, master: str, conf
     ],
 )
 def test_arguments_of_2022_may_say_how_many(function_args: Any, expected: GpuRequest) -> None:
-    assert resolve_request(None, "auto", master="yarn", conf={}, function_args=function_args) == expected
+    assert resolve_request(asked_gpus(None, function_args), "auto", master="yarn", conf={}) == expected
 
 
 def test_what_the_caller_says_counts_more_than_the_arguments() -> None:
-    assert resolve_request(0, "auto", master="yarn", conf={}, function_args=Namespace(num_gpus=2)) == GpuRequest()
+    assert asked_gpus(0, Namespace(num_gpus=2)) == 0

@@ -37,9 +37,9 @@ USER_ERROR = 1
 #: How long `release_port` waits for the supervisor's answer, in seconds.
 _RELEASE_TIMEOUT_S = 10.0
 
-#: Of what is told of an error, in characters.
-_LONGEST_ERROR = 16 * 1024
-_LONGEST_TRACE = 256 * 1024
+#: Of what is told of an error, in characters; both together fit into the buffer of a link.
+_LONGEST_ERROR = 8 * 1024
+_LONGEST_TRACE = 64 * 1024
 
 
 class _Uplink:

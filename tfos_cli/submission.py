@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import select
@@ -10,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,6 +41,8 @@ _LOCAL_START_S = 120.0
 _MANAGED_START_S = 60.0
 #: More of it when Spark has to download packages first.
 _PACKAGES_S = 300.0
+#: ... and when archives travel with the job: in client mode Spark unpacks them on the driver too, on YARN it uploads them first.
+_ARCHIVES_S = 300.0
 
 _DETACH_TIMEOUT_S = 30
 
@@ -53,8 +56,18 @@ class Submission:
         self.launch = launch
 
 
-def submit(resolved: ResolvedSpec, store: RunStore, environ: Mapping[str, str], *, detached: bool) -> Submission:
+def submit(
+    resolved: ResolvedSpec,
+    store: RunStore,
+    environ: Mapping[str, str],
+    *,
+    detached: bool,
+    tell: Callable[[Run, str], object] = lambda _run, _text: None,
+) -> Submission:
     """Make the record of a run and everything that spark-submit needs.
+
+    Args:
+        tell: gets the run and a sentence before something that takes long.
 
     Raises:
         EnvironmentCheckError: Java or Spark is missing.
@@ -72,6 +85,7 @@ def submit(resolved: ResolvedSpec, store: RunStore, environ: Mapping[str, str], 
             channel=run.channel_path,
             environ=environ,
             detached=detached,
+            tell=functools.partial(tell, run),
         )
         _write_private(run.spec_path, resolved_yaml(resolved))
         _write_private(run.command_path, json.dumps(prepared.command.to_dict(), indent=1) + "\n")
@@ -175,7 +189,8 @@ def start_timeout_s(resolved: ResolvedSpec) -> float:
         case _:
             limit = _LOCAL_START_S
     packages = spec.spark.packages or spec.spark.conf.get("spark.jars.packages")
-    return limit + (_PACKAGES_S if packages else 0.0)
+    archives = spec.environment.pack != "none" or spec.spark.archives or spec.spark.conf.get("spark.archives")
+    return limit + (_PACKAGES_S if packages else 0.0) + (_ARCHIVES_S if archives else 0.0)
 
 
 def _master_shown(resolved: ResolvedSpec) -> str:

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,6 +16,9 @@ from tfos_cli.spec.loader import ResolvedSpec, load_spec
 from tfos_cli.spec.rules import Finding, Level, check
 from tfos_cli.ui.console import Console
 from tfos_core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from tfos_cli.runs import Run
 
 __all__ = ("command",)
 
@@ -69,7 +73,8 @@ def _run(console: Console, resolved: ResolvedSpec, warnings: Sequence[Finding], 
     from tfos_cli.runs import RunStore
     from tfos_cli.ui.progress import choose_renderer
 
-    submitted = submission.submit(resolved, RunStore.of_environment(os.environ), os.environ, detached=detach)
+    notes = _Notes(console, shows_id=not detach and not console.json)
+    submitted = submission.submit(resolved, RunStore.of_environment(os.environ), os.environ, detached=detach, tell=notes.tell)
     run = submitted.run
     if detach:
         submission.follow_detached(submitted)
@@ -77,9 +82,7 @@ def _run(console: Console, resolved: ResolvedSpec, warnings: Sequence[Finding], 
         _warn(console, warnings)
         console.note(f"tfos status {run.id}\ntfos logs {run.id} --follow\ntfos cancel {run.id}")
         return ExitCode.SUCCESS
-    if not console.json:
-        # on stderr and before everything else, so that the run can be found whatever happens next
-        console.note(f"run {run.id}")
+    notes.show_id(run)
     _warn(console, warnings)
     for name in submitted.prepared.left_out:
         console.warning(
@@ -87,6 +90,25 @@ def _run(console: Console, resolved: ResolvedSpec, warnings: Sequence[Finding], 
         )
     status = submission.follow_here(submitted, choose_renderer(console, no_progress=no_progress))
     return int(status.exit_code if status.exit_code is not None else ExitCode.INTERNAL)
+
+
+class _Notes:
+    """What is said on stderr before the run's own lines: its id first, so that it can be found whatever happens next."""
+
+    def __init__(self, console: Console, *, shows_id: bool) -> None:
+        self._console = console
+        self._shows_id = shows_id
+
+    def show_id(self, run: Run) -> None:
+        """Say the id, once."""
+        if self._shows_id:
+            self._console.note(f"run {run.id}")
+        self._shows_id = False
+
+    def tell(self, run: Run, text: str) -> None:
+        """Say what takes long."""
+        self.show_id(run)
+        self._console.note(text)
 
 
 def _dry_run(console: Console, resolved: ResolvedSpec) -> int:

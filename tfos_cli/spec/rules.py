@@ -6,13 +6,22 @@ import os
 import sys
 from collections.abc import Mapping
 
-from tfos_cli.spec.checks import cluster, code, inputs, machine, not_yet, roles, sizes
+from tfos_cli.spec.checks import cluster, code, environment, inputs, machine, not_yet, roles, sizes
 from tfos_cli.spec.checks.finding import Case, Finding, Level
 from tfos_cli.spec.loader import ResolvedSpec
 
 __all__ = ("ALL_RULES", "Finding", "Level", "check")
 
-ALL_RULES = (*machine.RULES, *not_yet.RULES, *roles.RULES, *cluster.RULES, *sizes.RULES, *code.RULES, *inputs.RULES)
+ALL_RULES = (
+    *machine.RULES,
+    *environment.RULES,
+    *not_yet.RULES,
+    *roles.RULES,
+    *cluster.RULES,
+    *sizes.RULES,
+    *code.RULES,
+    *inputs.RULES,
+)
 
 
 def check(

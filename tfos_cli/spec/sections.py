@@ -143,6 +143,12 @@ class Environment(Section):
         description="Python environment that travels with the job: `none`, `venv`, `conda`, or the path of a packed archive. "
         "Default `none`: executors have Python and TensorFlow.",
     )
+    pack_level: int = Field(
+        default=1,
+        ge=0,
+        le=9,
+        description="How much a packed `venv` or `conda` is compressed, 0 (not at all) to 9. Default 1: the others take longer.",
+    )
     vars: dict[VariableName, Text] = Field(
         default_factory=dict, description="Environment variables of driver and nodes. Default {}."
     )

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from tfos_cli.spec.masters import MasterKind
 from tfos_cli.spec.values import is_secret_name
+from tfos_cli.submit.environment_pack import shipped_environment
 from tfos_cli.submit.properties import (
     LOOPBACK,
+    PACKED_PYTHON,
     Location,
     cluster_kind,
     is_on_this_machine,
@@ -95,7 +97,8 @@ def build_command(
     """
     spec = resolved.spec
     shipment = shipment_of(resolved, run_folder)
-    location = Location(run_folder=run_folder, plan=plan_path, python=python, py_files=shipment.py_files)
+    packed = shipped_environment(resolved, run_folder)
+    location = Location(run_folder=run_folder, plan=plan_path, python=python, py_files=shipment.py_files, environment=packed)
     properties = spark_properties(resolved, location)
     secret = {key: value for key, value in properties.items() if is_secret_name(key)}
     properties_file = run_folder / "spark-secrets.conf" if secret else None
@@ -111,7 +114,7 @@ def build_command(
     argv += [local_url(shipment.shim), plan_path.name if spec.spark.deploy_mode == "cluster" else str(plan_path)]
     return SparkSubmitCommand(
         argv=tuple(argv),
-        environment=_environment(spec, properties, python, spark_home),
+        environment=_environment(spec, properties, python, spark_home) | _packed_python(packed),
         cwd=resolved.folder,
         secret_properties=secret,
         properties_file=properties_file,
@@ -157,6 +160,11 @@ def _environment(spec: JobSpec, properties: Mapping[str, str], python: str, spar
         # A SPARK_LOCAL_DIRS of the shell would win over the property, and what is there stays when the driver is killed.
         added.setdefault("SPARK_LOCAL_DIRS", properties["spark.local.dir"])
     return added
+
+
+def _packed_python(packed: str | None) -> dict[str, str]:
+    """The Python of executors that get an environment; a driver on this machine keeps its own."""
+    return {} if packed is None else {"PYSPARK_PYTHON": PACKED_PYTHON}
 
 
 def _grouped(argv: tuple[str, ...]) -> Iterator[tuple[str, ...]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfos_cli.spec.masters import MasterKind
 from tfos_cli.submit.command import SparkSubmitCommand, build_command
+from tfos_cli.submit.environment_pack import shipped_environment
 from tfos_cli.submit.plan import build_plan
 from tfos_cli.submit.properties import Scratch, cluster_kind, is_on_this_machine, why_not_run
 from tfos_cli.submit.references import references_of
@@ -56,6 +58,9 @@ class DryRun:
         command = build_command(resolved, plan_path=plan_path, run_folder=run_folder, python=python, spark_home=home)
         shipment = shipment_of(resolved, run_folder)
         written = [plan_path, run_folder / "spec.resolved.yaml", run_folder / "command.json", shipment.shim, *shipment.py_files]
+        packed = shipped_environment(resolved, run_folder)
+        if packed is not None and Path(packed).is_relative_to(run_folder):
+            written.append(Path(packed))
         if command.properties_file is not None:
             written.append(command.properties_file)
         return cls(
@@ -108,6 +113,8 @@ class DryRun:
         yield f"input:     {spec.input_mode} mode"
         yield f"keras:     {self.resolved.keras.keras} ({self.resolved.keras.reason})"
         yield f"spark:     {self.spark.version} in {self.spark.path} ({self.spark.source})"
+        if spec.environment.pack != "none":
+            yield f"python:    {self._python()}"
         if spec.environment.secrets:
             yield f"secrets:   {', '.join(spec.environment.secrets)} (values from this shell, on the control channel only)"
         yield ""
@@ -116,6 +123,15 @@ class DryRun:
             yield f"  {path}"
         if self.command.properties_file is not None:
             yield f"  (the last one has the values of {', '.join(sorted(self.command.secret_properties))})"
+
+    def _python(self) -> str:
+        pack = self.resolved.spec.environment.pack
+        if is_on_this_machine(self.resolved.spec):
+            return "of the driver; nothing is packed for executors of this machine"
+        if pack == "venv":
+            version = f"{sys.version_info[0]}.{sys.version_info[1]}"
+            return f"{sys.prefix} travels; executors need Python {version} in {sys.base_prefix}, which it was made from"
+        return f"{sys.prefix} travels, with its Python" if pack == "conda" else f"{pack} travels"
 
     def _on_driver(self) -> str:
         on_driver = len(self.cluster.slots) - len(self.cluster.on_executors)

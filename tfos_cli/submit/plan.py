@@ -130,8 +130,6 @@ def _not_available(resolved: ResolvedSpec) -> Iterator[str]:
         yield "equal_steps: true"
     if spec.gpus.per_node:
         yield f"gpus.per_node: {spec.gpus.per_node}"
-    if spec.environment.pack != "none":
-        yield f"environment.pack: {spec.environment.pack}"
     if spec.restart.max_restarts:
         yield f"restart.max_restarts: {spec.restart.max_restarts}"
     if spec.data is not None and spec.data.cache != "none":

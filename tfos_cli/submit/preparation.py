@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from tfos_cli.submit.command import SparkSubmitCommand, build_command, write_secret_properties
+from tfos_cli.submit.environment_pack import write_environment
 from tfos_cli.submit.plan import build_plan
 from tfos_cli.submit.properties import Scratch, is_on_this_machine, why_not_run
 from tfos_cli.submit.shipping import write_shipment
@@ -61,11 +62,15 @@ def prepare(
     environ: Mapping[str, str],
     detached: bool = False,
     python: str = sys.executable,
+    tell: Callable[[str], object] = lambda _: None,
 ) -> Preparation:
     """Check the machine, write the files of a job, and return its command.
 
+    Args:
+        tell: gets a sentence before something that takes long.
+
     Raises:
-        EnvironmentCheckError: no Java or no Spark that can run it.
+        EnvironmentCheckError: no Java or no Spark that can run it, or no environment to ship.
         ConfigError: the spec asks for what can not be submitted; cluster deploy mode is refused here.
         OSError: the run folder can not be written.
     """
@@ -87,6 +92,7 @@ def prepare(
         left_out=write_shipment(resolved, run_folder),
     )
     try:
+        write_environment(resolved, run_folder, environ, tell=tell)
         if home == scratch.home:
             scratch.temporary.mkdir(parents=True)
             link_private_home(spark, scratch.home)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tfos_cli.spec.model import JobSpec
 
 __all__ = (
+    "PACKED_PYTHON",
     "Location",
     "Scratch",
     "cluster_kind",
@@ -43,6 +44,12 @@ ENGINE_PROPERTIES: Mapping[str, str] = {
     "spark.scheduler.barrier.maxConcurrentTasksCheck.maxFailures": "3",
 }
 LOOPBACK = "127.0.0.1"
+#: The folder of a shipped environment in an executor's working folder, and the interpreter in it.
+ENVIRONMENT = "environment"
+PACKED_PYTHON = f"./{ENVIRONMENT}/bin/python"
+#: An executor unpacks archives before its first heartbeat. With the usual 120 s Spark gives it up while it unpacks TensorFlow on a
+#: slow disk.
+_UNPACK_S = 600
 
 #: Properties that are lists with commas, where the user's `conf` adds to the spec instead of replacing it.
 _LISTS = ("spark.archives", "spark.files", "spark.jars", "spark.jars.packages", "spark.submit.pyFiles")
@@ -52,12 +59,16 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Location:
-    """Where the files of a run and the interpreter are; `plan` is on this machine."""
+    """Where the files of a run and the interpreter are; `plan` is on this machine.
+
+    `environment` is the archive of a Python environment for the executors, a path or a URL, None when they have their own.
+    """
 
     run_folder: Path
     plan: Path
     python: str
     py_files: tuple[Path, ...]
+    environment: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,6 +232,9 @@ def _loopback(location: Location) -> dict[str, str]:
 def _environment(spec: JobSpec, kind: MasterKind, location: Location) -> dict[str, str]:
     variables = dict(spec.environment.vars)
     properties = {f"spark.executorEnv.{name}": value for name, value in variables.items()}
+    if location.environment is not None:
+        properties["spark.storage.blockManagerHeartbeatTimeoutMs"] = f"{_UNPACK_S * 1000}"
+        variables["PYSPARK_PYTHON"] = PACKED_PYTHON
     if spec.spark.deploy_mode != "cluster":
         return properties
     prefix = "spark.yarn.appMasterEnv." if kind is MasterKind.YARN else "spark.kubernetes.driverEnv."
@@ -233,10 +247,11 @@ def _environment(spec: JobSpec, kind: MasterKind, location: Location) -> dict[st
 def _files(resolved: ResolvedSpec, location: Location) -> dict[str, str]:
     spark = resolved.spec.spark
     files = [local_url(location.plan)] if spark.deploy_mode == "cluster" else []
+    packed = [f"{_place(location.environment)}#{ENVIRONMENT}"] if location.environment is not None else []
     lists = {
         "spark.submit.pyFiles": [*map(local_url, location.py_files), *_absolute(spark.py_files, resolved.folder)],
         "spark.files": [*files, *_absolute(spark.files, resolved.folder)],
-        "spark.archives": [*_absolute(spark.archives, resolved.folder)],
+        "spark.archives": [*packed, *_absolute(spark.archives, resolved.folder)],
         "spark.jars": [*_absolute(spark.jars, resolved.folder)],
         "spark.jars.packages": list(spark.packages),
     }
@@ -248,6 +263,10 @@ def _files(resolved: ResolvedSpec, location: Location) -> dict[str, str]:
                     "Make each part an item of the list, and rename files and folders with a comma.",
                 )
     return {key: ",".join(values) for key, values in lists.items() if values}
+
+
+def _place(path: str) -> str:
+    return path if _URL.match(path) else local_url(Path(path))
 
 
 def _absolute(paths: Iterable[str], folder: Path) -> Iterator[str]:

@@ -64,7 +64,7 @@ WHOLE: dict[str, Any] = LEAST | {
         "bad_rows": "bad",
         "output": {"path": "out", "format": "json", "mode": "append"},
     },
-    "environment": {"pack": "venv", "vars": {"A": "1"}, "secrets": ["TOKEN"]},
+    "environment": {"pack": "venv", "pack_level": 6, "vars": {"A": "1"}, "secrets": ["TOKEN"]},
     "restart": {"max_restarts": 2},
     "spark": {
         "master": "yarn",

@@ -107,12 +107,22 @@ def test_an_abandoned_run_is_finished_and_cleaned_and_a_living_one_is_left_alone
 
 
 @pytest.mark.parametrize(
-    ("master", "packages", "limit"),
-    [(None, (), 120.0), ("spark://h:1", (), 40.0), ("spark://h:1", ("a:b:1",), 340.0), ("yarn", (), 660.0)],
+    ("master", "packages", "pack", "limit"),
+    [
+        (None, (), "none", 120.0),
+        ("spark://h:1", (), "none", 40.0),
+        ("spark://h:1", ("a:b:1",), "none", 340.0),
+        ("spark://h:1", (), "venv", 340.0),
+        ("yarn", (), "none", 660.0),
+    ],
 )
-def test_the_wait_for_a_context_depends_on_who_gives_it(master: str | None, packages: tuple[str, ...], limit: float) -> None:
-    spark = SimpleNamespace(master=master, packages=packages, conf={})
-    resolved: Any = SimpleNamespace(spec=SimpleNamespace(spark=spark, reservation_timeout=600))
+def test_the_wait_for_a_context_depends_on_who_gives_it(
+    master: str | None, packages: tuple[str, ...], pack: str, limit: float
+) -> None:
+    spark = SimpleNamespace(master=master, packages=packages, archives=(), conf={})
+    resolved: Any = SimpleNamespace(
+        spec=SimpleNamespace(spark=spark, environment=SimpleNamespace(pack=pack), reservation_timeout=600)
+    )
     assert start_timeout_s(resolved) == limit
 
 

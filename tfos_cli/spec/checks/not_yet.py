@@ -31,12 +31,6 @@ NOT_YET = (
         field="gpus.per_node", is_asked=lambda case: case.spec.gpus.per_node > 0, what="a GPU for nodes", instead="Set gpus: 0."
     ),
     NotYet(
-        field="environment.pack",
-        is_asked=lambda case: case.spec.environment.pack != "none",
-        what="shipping a Python environment",
-        instead="Install Python and TensorFlow on the executors, and set environment.pack: none.",
-    ),
-    NotYet(
         field="restart.max_restarts",
         is_asked=lambda case: case.spec.restart.max_restarts > 0,
         what="restarting a job",

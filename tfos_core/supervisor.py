@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 #: Where processes can only be looked at (no pidfd), how often, in seconds.
 _LOOK_S = 1.0
 #: A process whose function has failed may still run its exit handlers and wait for its threads, in seconds.
-_FAILED_GRACE_S = 5.0
+_FAILED_GRACE_S = 3.0
 
 
 class Supervisor:

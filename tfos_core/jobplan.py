@@ -67,6 +67,8 @@ class JobPlan:
     grace_secs: float = 0
     shutdown_timeout: float = 259200
     keras: Literal["legacy", "keras3"] = "keras3"
+    gpus: int = 0
+    gpu_source: Literal["auto", "spark", "nvidia-smi"] = "auto"
     tensorboard: TensorBoardOptions = field(default_factory=TensorBoardOptions)
     log_dir: str | None = None
     data: DataPlan | None = None

@@ -68,7 +68,8 @@ def _lines(run: Run, status: RunStatus, view: RunView) -> Iterator[tuple[str, st
             f"epoch {feed.epoch} of {feed.epochs}, {feed.partitions_done} of {feed.partitions} partitions, {feed.rows} rows",
         )
     for node in view.nodes:
-        parts = [str(node.phase), node.host, f"{node.rows} rows" if node.rows else "", node.error]
+        gpus = f"GPU {','.join(node.gpus)}" if node.gpus else ""
+        parts = [str(node.phase), node.host, gpus, f"{node.rows} rows" if node.rows else "", node.error]
         yield node.name, ", ".join(part for part in parts if part)
     if status.rows_fed:
         yield "rows fed", str(status.rows_fed)

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Mapping
 
-from tfos_cli.spec.checks import cluster, code, environment, inputs, machine, not_yet, roles, sizes
+from tfos_cli.spec.checks import cluster, code, environment, gpus, inputs, machine, not_yet, roles, sizes
 from tfos_cli.spec.checks.finding import Case, Finding, Level
 from tfos_cli.spec.loader import ResolvedSpec
 
@@ -18,6 +18,7 @@ ALL_RULES = (
     *not_yet.RULES,
     *roles.RULES,
     *cluster.RULES,
+    *gpus.RULES,
     *sizes.RULES,
     *code.RULES,
     *inputs.RULES,

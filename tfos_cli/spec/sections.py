@@ -41,8 +41,8 @@ class Gpus(Section):
     )
     source: Literal["auto", "spark", "nvidia-smi"] = Field(
         default="auto",
-        description="Who hands them out: `spark` (resource scheduling), `nvidia-smi` (the node looks for free ones), or `auto`: "
-        "Spark where it has GPU resources, else nvidia-smi. Default `auto`.",
+        description="Who hands them out: `spark` (resource scheduling), `nvidia-smi` (the nodes of a host look for free ones), or "
+        "`auto`: Spark on Standalone, YARN and Kubernetes, nvidia-smi on this machine. Default `auto`.",
     )
 
 

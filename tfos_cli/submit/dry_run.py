@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tfos_cli.spec.masters import MasterKind
 from tfos_cli.submit.command import SparkSubmitCommand, build_command
 from tfos_cli.submit.environment_pack import shipped_environment
+from tfos_cli.submit.gpus import spark_gives_gpus
 from tfos_cli.submit.plan import build_plan
 from tfos_cli.submit.properties import Scratch, cluster_kind, is_on_this_machine, why_not_run
 from tfos_cli.submit.references import references_of
@@ -61,6 +62,8 @@ class DryRun:
         packed = shipped_environment(resolved, run_folder)
         if packed is not None and Path(packed).is_relative_to(run_folder):
             written.append(Path(packed))
+        if shipment.gpu_discovery is not None:
+            written.append(shipment.gpu_discovery)
         if command.properties_file is not None:
             written.append(command.properties_file)
         return cls(
@@ -112,6 +115,8 @@ class DryRun:
         )
         yield f"input:     {spec.input_mode} mode"
         yield f"keras:     {self.resolved.keras.keras} ({self.resolved.keras.reason})"
+        if spec.gpus.per_node:
+            yield f"gpus:      {spec.gpus.per_node} for each node that trains, {self._gpus()}"
         yield f"spark:     {self.spark.version} in {self.spark.path} ({self.spark.source})"
         if spec.environment.pack != "none":
             yield f"python:    {self._python()}"
@@ -132,6 +137,12 @@ class DryRun:
             version = f"{sys.version_info[0]}.{sys.version_info[1]}"
             return f"{sys.prefix} travels; executors need Python {version} in {sys.base_prefix}, which it was made from"
         return f"{sys.prefix} travels, with its Python" if pack == "conda" else f"{pack} travels"
+
+    def _gpus(self) -> str:
+        spec = self.resolved.spec
+        if spark_gives_gpus(spec, cluster_kind(spec)):
+            return "from Spark's resource scheduling"
+        return "found with nvidia-smi by the nodes of each host"
 
     def _on_driver(self) -> str:
         on_driver = len(self.cluster.slots) - len(self.cluster.on_executors)

@@ -56,6 +56,8 @@ def build_plan(resolved: ResolvedSpec, *, run_id: str, run_folder: Path, channel
         grace_secs=spec.grace_secs,
         shutdown_timeout=spec.shutdown_timeout,
         keras=resolved.keras.keras,
+        gpus=spec.gpus.per_node,
+        gpu_source=spec.gpus.source,
         tensorboard=_tensorboard(resolved),
         log_dir=_log_dir(resolved, run_folder),
         data=_data(resolved, references),
@@ -128,8 +130,6 @@ def _not_available(resolved: ResolvedSpec) -> Iterator[str]:
         yield "stream"
     if spec.equal_steps:
         yield "equal_steps: true"
-    if spec.gpus.per_node:
-        yield f"gpus.per_node: {spec.gpus.per_node}"
     if spec.restart.max_restarts:
         yield f"restart.max_restarts: {spec.restart.max_restarts}"
     if spec.data is not None and spec.data.cache != "none":

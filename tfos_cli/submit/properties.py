@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 from tfos_cli.spec.masters import MasterKind, local_cluster, master_kind
 from tfos_cli.spec.values import memory_bytes
+from tfos_cli.submit.gpus import gpu_properties, shipped_script
 from tfos_core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -171,6 +172,7 @@ def spark_properties(resolved: ResolvedSpec, location: Location) -> dict[str, st
     kind = cluster_kind(spec)
     ours = dict(ENGINE_PROPERTIES)
     ours |= _resources(resolved, kind)
+    ours |= gpu_properties(spec, kind)
     ours |= _placement(spec, kind, location)
     ours |= _environment(spec, kind, location)
     ours |= _files(resolved, location)
@@ -247,6 +249,8 @@ def _environment(spec: JobSpec, kind: MasterKind, location: Location) -> dict[st
 def _files(resolved: ResolvedSpec, location: Location) -> dict[str, str]:
     spark = resolved.spec.spark
     files = [local_url(location.plan)] if spark.deploy_mode == "cluster" else []
+    script = shipped_script(resolved.spec, cluster_kind(resolved.spec), location.run_folder)
+    files += [local_url(script)] if script is not None else []
     packed = [f"{_place(location.environment)}#{ENVIRONMENT}"] if location.environment is not None else []
     lists = {
         "spark.submit.pyFiles": [*map(local_url, location.py_files), *_absolute(spark.py_files, resolved.folder)],

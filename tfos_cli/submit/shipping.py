@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
+from tfos_cli.submit.gpus import SCRIPT_NAME, shipped_script
+from tfos_cli.submit.properties import cluster_kind
 from tfos_cli.submit.references import RESERVED_MODULES, Reference, references_of
 from tfos_core import errors as engine_errors
 from tfos_core.errors import ConfigError
@@ -33,7 +35,8 @@ _ENVIRONMENT_MARKS = ("pyvenv.cfg", "conda-meta")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shipment:
-    """Where the files of a run are: `application` is None when the program is installed everywhere.
+    """Where the files of a run are: `application` is None when the program is installed everywhere, `gpu_discovery` when
+    Spark does not need it.
 
     The shim is a copy in a folder of its own. Python puts the folder of the program that it runs first on its path, and in
     `tfos_cli` every module there (`logs`, `main`, ...) would hide one of the user's of the same name.
@@ -42,6 +45,7 @@ class Shipment:
     shim: Path
     engine: Path
     application: Path | None
+    gpu_discovery: Path | None = None
 
     @property
     def py_files(self) -> tuple[Path, ...]:
@@ -69,6 +73,7 @@ def shipment_of(resolved: ResolvedSpec, run_folder: Path) -> Shipment:
         shim=folder / "tfos_driver.py",
         engine=folder / "tfos_core.zip",
         application=folder / "application.zip" if has_files else None,
+        gpu_discovery=shipped_script(resolved.spec, cluster_kind(resolved.spec), run_folder),
     )
 
 
@@ -83,6 +88,9 @@ def write_shipment(resolved: ResolvedSpec, run_folder: Path) -> tuple[str, ...]:
     shipment.shim.parent.mkdir(parents=True, exist_ok=True)
     shipment.shim.write_bytes(_SHIM.read_bytes())
     shipment.engine.write_bytes(engine_archive())
+    if shipment.gpu_discovery is not None:
+        shipment.gpu_discovery.write_bytes((_ENGINE / SCRIPT_NAME).read_bytes())
+        shipment.gpu_discovery.chmod(0o755)
     if shipment.application is not None:
         shipment.application.write_bytes(_archive(sources.files))
     return sources.left_out

@@ -120,15 +120,17 @@ def _headline(view: RunView, now: float) -> RenderableType:
 
 def _nodes(view: RunView) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for title in ("node", "state", "host", "executor"):
+    has_gpus = any(node.gpus for node in view.nodes)
+    for title in ("node", "state", "host", "executor", *(["GPU"] if has_gpus else [])):
         table.add_column(title, header_style="dim")
     table.add_column("rows", justify="right", header_style="dim")
     for node in _most_interesting(view.nodes):
         executor = "" if node.executor_id is None else str(node.executor_id)
         state = Text(str(node.phase), style=_COLOURS[node.phase])
-        table.add_row(node.name, state, node.host, executor, f"{node.rows:,}" if node.rows else "")
+        gpus = [",".join(node.gpus)] if has_gpus else []
+        table.add_row(node.name, state, node.host, executor, *gpus, f"{node.rows:,}" if node.rows else "")
     if len(view.nodes) > _MOST_NODES:
-        table.add_row(f"and {len(view.nodes) - _MOST_NODES} more", "", "", "", "")
+        table.add_row(f"and {len(view.nodes) - _MOST_NODES} more")
     return table
 
 

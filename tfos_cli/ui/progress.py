@@ -215,9 +215,9 @@ def _node_line(event: events.Event) -> str:
         case events.ReservationServerStarted():
             return f"waiting for {len(event.expected)} nodes: {', '.join(event.expected)}"
         case events.NodeRegistered():
-            return (
-                f"{event.node} registered from {event.host} (executor {event.executor_id}), {event.registered} of {event.expected}"
-            )
+            gpus = f" with GPU {','.join(event.gpus)}" if event.gpus else ""
+            executor = f"(executor {event.executor_id})"
+            return f"{event.node} registered from {event.host} {executor}{gpus}, {event.registered} of {event.expected}"
         case events.ReservationWaiting():
             reason = f": {event.reason}" if event.reason else ""
             return f"still waiting for {', '.join(event.missing)} after {event.waited_s:.0f} of {event.timeout_s:.0f} s{reason}"

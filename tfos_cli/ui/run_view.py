@@ -47,6 +47,7 @@ class NodeView:
     host: str = ""
     port: int = 0
     executor_id: int | None = None
+    gpus: tuple[str, ...] = ()
     rows: int = 0
     seconds: float | None = None
     error: str = ""
@@ -202,6 +203,7 @@ def _reservation(
                 host=event.host,
                 port=event.port,
                 executor_id=event.executor_id,
+                gpus=event.gpus,
             )
         case events.ReservationWaiting():
             state = replace(state, waiting_reason=event.reason, reservation_timeout_s=event.timeout_s)

@@ -233,6 +233,8 @@ class Job:
             environment=plan.environment,
             secrets=self._secrets,
             keras=plan.keras,
+            gpus=plan.gpus,
+            gpu_source=plan.gpu_source,
             num_epochs=plan.num_epochs,
             base_dir=plan.base_dir,
             data=asdict(plan.data) if plan.data is not None else {},

@@ -359,6 +359,44 @@ def test_gpus_of_a_node_come_out_of_those_of_its_executor(findings: Check, amoun
     assert ("gpu-amount" in findings({"gpus": 2, "spark": spark})) is is_told
 
 
+@pytest.mark.parametrize(("master", "is_told"), [("spark://localhost:7077", False), ("yarn", False), (None, True)])
+def test_gpus_of_a_task_come_out_of_what_the_job_asks_for(findings: Check, master: str | None, is_told: bool) -> None:
+    spark = {"master": master, "conf": {"spark.task.resource.gpu.amount": "1"}}
+    found = findings({"gpus": 2, "spark": spark})
+    assert ("gpu-amount" in found) is is_told
+    assert ("gpu-limits-feed" in found) is not is_told
+    assert "gpu-limits-feed" not in findings({"gpus": 2, "spark": spark, "input_mode": "tensorflow"})
+
+
+@pytest.mark.parametrize(
+    ("source", "master", "is_told"),
+    [
+        ("nvidia-smi", "k8s://https://h:6443", True),
+        ("nvidia-smi", "spark://localhost:7077", False),
+        ("nvidia-smi", None, False),
+        ("spark", None, True),
+        ("spark", "local-cluster[2,1,1024]", True),
+        ("spark", "yarn", False),
+        ("auto", None, False),
+        ("auto", "k8s://https://h:6443", False),
+    ],
+)
+def test_not_everybody_hands_out_gpus_everywhere(findings: Check, source: str, master: str | None, is_told: bool) -> None:
+    found = findings({"gpus": {"per_node": 1, "source": source}, "spark": {"master": master}})
+    assert ("gpu-source" in found) is is_told
+    assert "gpu-source" not in findings({"gpus": {"per_node": 0, "source": source}, "spark": {"master": master}})
+
+
+def test_gpus_that_spark_reserves_for_nothing_are_told(findings: Check) -> None:
+    roles = {"input_mode": "tensorflow", "num_executors": 3, "num_ps": 1, "eval_node": True, "gpus": 1}
+    standalone = {"master": "spark://localhost:7077"}
+    assert "1 ps and the evaluator use none" in findings(roles | {"spark": standalone})["gpu-idle"].message
+    assert "gpu-idle" not in findings(roles)
+    assert "gpu-idle" not in findings(roles | {"spark": standalone, "gpus": {"per_node": 1, "source": "nvidia-smi"}})
+    by_hand = {"master": "spark://localhost:7077", "conf": {"spark.executor.resource.gpu.amount": "1"}}
+    assert "gpu-unused" in findings({"gpus": {"per_node": 1, "source": "nvidia-smi"}, "spark": by_hand})
+
+
 @pytest.mark.parametrize(
     ("versions", "keras", "is_told"),
     [
@@ -383,7 +421,6 @@ def test_falling_back_to_keras_3_on_many_nodes_is_told(
         ({"mode": "parallel"}, "mode"),
         ({"data": None, "stream": {"source": "files", "path": "in"}}, "stream"),
         ({"infer": {"export_dir": "m", "output": {"path": "o"}}}, "infer"),
-        ({"gpus": 1}, "gpus.per_node"),
         ({"restart": {"max_restarts": 1}}, "restart.max_restarts"),
         ({"data": {"path": "train.csv", "cache": "node"}}, "data.cache"),
         ({"equal_steps": True}, "equal_steps"),

@@ -93,7 +93,6 @@ def test_a_relative_path_is_below_the_spec_and_local_on_every_cluster(
     [
         ("mode: parallel", "mode: parallel"),
         ("equal_steps: true", "equal_steps: true"),
-        ("gpus: 2", "gpus.per_node: 2"),
         ("restart: {max_restarts: 1}", "restart.max_restarts: 1"),
         ("data: {path: x.csv, cache: node}", "data.cache: node"),
         ("data: {path: x.tfrecord}", "data.format: tfrecord in input_mode: spark"),

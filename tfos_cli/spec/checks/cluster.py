@@ -23,8 +23,6 @@ OVERRIDES = {
     "spark.yarn.queue": "spark.queue",
 }
 """Properties that win over the spec's key, as they do in Spark."""
-GPU = "spark.executor.resource.gpu.amount"
-TASK_GPU = "spark.task.resource.gpu.amount"
 
 
 def known_master(case: Case) -> Findings:
@@ -131,21 +129,6 @@ def cores(case: Case) -> Findings:
         yield case.conf_error("cores-max", "spark.cores.max", message, "Leave it out; submission sets it to what the job needs.")
 
 
-def gpu_amounts(case: Case) -> Findings:
-    """GPUs of a node come out of those of its executor."""
-    wanted = case.spec.gpus.per_node
-    amount, task_amount = _number(case.conf.get(GPU, "")), _number(case.conf.get(TASK_GPU, ""))
-    if wanted and amount is not None and amount < wanted:
-        message = f"a node needs {wanted} GPUs, and {GPU} is {amount:g}"
-        yield case.conf_error("gpu-amount", GPU, message, f"Set {GPU} to {wanted}, or gpus to {amount:g}.")
-    if not wanted and amount:
-        message = f"Spark reserves {amount:g} GPUs for every executor, and gpus is 0, so that nodes use none of them"
-        yield case.warning("gpu-unused", f"spark.conf.{GPU}", message, f"Set gpus to {amount:g}, or leave {GPU} out.")
-    if task_amount is not None and task_amount > (amount or 0):
-        message = f"a task needs {task_amount:g} GPUs, and an executor has {amount or 0:g}: no task would ever start"
-        yield case.conf_error("gpu-amount", TASK_GPU, message, f"Set {GPU} to {task_amount:g} or more, or leave {TASK_GPU} out.")
-
-
 def authentication(case: Case) -> Findings:
     """Spark's own RPC is open without it, whatever tfos does."""
     if case.is_shared and case.conf.get("spark.authenticate", "false").strip().lower() != "true":
@@ -177,6 +160,5 @@ RULES = (
     twins,
     fixed_executors,
     cores,
-    gpu_amounts,
     authentication,
 )

@@ -28,9 +28,6 @@ NOT_YET = (
     NotYet(field="stream", is_asked=lambda case: case.spec.stream is not None, what="a stream", instead="Use data."),
     NotYet(field="infer", is_asked=lambda case: case.spec.infer is not None, what="batch inference", instead="Leave infer out."),
     NotYet(
-        field="gpus.per_node", is_asked=lambda case: case.spec.gpus.per_node > 0, what="a GPU for nodes", instead="Set gpus: 0."
-    ),
-    NotYet(
         field="restart.max_restarts",
         is_asked=lambda case: case.spec.restart.max_restarts > 0,
         what="restarting a job",

@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import pytest
+
+from tfos_core.spark_errors import reason_of
+
+FROM_PYTHON = """An error occurred while calling o1.collect.
+: org.apache.spark.SparkException: Job aborted due to stage failure: Could not recover from a failed barrier ResultStage.
+org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+  File "worker.py", line 1, in main
+ValueError: the first
+During handling of the above exception, another exception occurred:
+tfos_core.errors.NodeFailedError: worker:0 failed: boom: again
+
+\tat org.apache.spark.api.python.BasePythonRunner.handlePythonException(PythonRunner.scala:1)
+Driver stacktrace:
+\tat x
+Caused by: org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+OtherError: of the driver's part
+"""
+FROM_JAVA = """An error occurred while calling o1.collect.
+: org.apache.spark.SparkException: Job aborted.
+\tat x
+Caused by: java.io.IOException: Cannot run program "python9": error=2
+\tat y
+"""
+
+
+class Gone(Exception):
+    """As py4j's error when the JVM is gone: its text comes from there."""
+
+    def __str__(self) -> str:
+        raise ConnectionRefusedError(111, "Connection refused")
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (RuntimeError(FROM_PYTHON), "NodeFailedError: worker:0 failed: boom: again"),
+        (RuntimeError(FROM_JAVA), 'IOException: Cannot run program "python9": error=2'),
+        (RuntimeError("first line\nsecond line"), "first line"),
+        (RuntimeError(), "RuntimeError"),
+        (Gone(), "Gone"),
+        (RuntimeError("x" * 5000), "x" * 600),
+    ],
+)
+def test_the_reason_is_the_sentence_that_matters(error: Exception, reason: str) -> None:
+    assert reason_of(error) == reason

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from fakes.nvidia_smi import install
 from fakes.submissions import resolve
 
 from tfos_cli.submit.command import SparkSubmitCommand, build_command
@@ -19,6 +23,7 @@ from tfos_cli.ui.run_view import RunView, apply
 from tfos_core import events
 from tfos_core.jobplan import JobPlan
 
+ROOT = Path(__file__).parents[3]
 RUN = Path("/runs/r1")
 AMOUNT = "spark.executor.resource.gpu.amount"
 SCRIPT = "spark.executor.resource.gpu.discoveryScript"
@@ -112,6 +117,34 @@ def test_a_dry_run_says_who_hands_them_out(master: str | None, said: str, tmp_pa
     assert f"# gpus:      2 for each node that trains, {said}\n" in text
     without = DryRun.of(resolve(spec_of(master, "0"), tmp_path), run_id="r1", run_folder=RUN, spark=spark, python="python").text()
     assert "# gpus:" not in without
+
+
+def blocks(kind: str) -> list[str]:
+    return re.findall(rf"```{kind}\n(.*?)```", (ROOT / "docs" / "gpus.md").read_text(encoding="utf-8"), re.DOTALL)
+
+
+def test_the_specs_of_the_page_are_right(tmp_path: Path) -> None:
+    found = [resolve(f"name: a\nentrypoint: a.py:f\nnum_executors: 1\n{text}", tmp_path).spec.gpus for text in blocks("yaml")]
+    assert [(gpus.per_node, gpus.source) for gpus in found] == [(1, "auto"), (2, "nvidia-smi")]
+
+
+def test_the_program_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(tmp_path, "four_idle")
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    (program,) = blocks("python")
+    done = subprocess.run(
+        [sys.executable, "-c", f"{program}\nimport os; print(gpus, os.environ['CUDA_VISIBLE_DEVICES'])"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={key: value for key, value in os.environ.items() if key != "CUDA_VISIBLE_DEVICES"},
+    )
+    assert done.stdout == "0,1 0\n", done.stderr
+
+
+def test_the_script_of_the_page_is_where_the_package_has_it() -> None:
+    (shown,) = re.findall(r"discoveryScript +\S+/(tfos_core/\S+)", (ROOT / "docs" / "gpus.md").read_text(encoding="utf-8"))
+    assert os.access(ROOT / shown, os.X_OK)
 
 
 def registered(*gpus: str) -> events.NodeRegistered:

@@ -16,7 +16,6 @@ from tfos_core.errors import (
     ChannelClosedError,
     ClusterStateError,
     ConfigError,
-    EnvironmentCheckError,
     FeedError,
     InterruptedRunError,
     NodeLostError,
@@ -34,6 +33,7 @@ from tfos_core.options import ClusterOptions
 from tfos_core.placement import check_context, place
 from tfos_core.reservation import Server
 from tfos_core.slot_watch import SlotWatch
+from tfos_core.spark_errors import python_error
 from tfos_core.tensorboard.board import ClusterBoard
 from tfos_core.tensorboard.options import board_node
 from tfos_core.topology import ClusterPlan, InputMode
@@ -279,13 +279,8 @@ class TFCluster:
             return
         if isinstance(error, TfosError):
             self._watch.job_failed(error)
-        elif "No module named" in error:
-            self._watch.job_failed(
-                EnvironmentCheckError(
-                    f"the executors' Python lacks a module: {error}",
-                    "Point PYSPARK_PYTHON at an environment that has it on every executor, or ship it (--py-files, --archives).",
-                )
-            )
+        elif (wrong := python_error(error)) is not None:
+            self._watch.job_failed(wrong)
         else:
             self._watch.job_failed(NodeLostError(f"Spark could not run the node tasks: {error}", "Look at the driver's log."))
 

@@ -44,7 +44,9 @@ def test_the_event_says_the_same() -> None:
 
 def test_a_report_adds_up_and_its_copy_stays_as_it_was() -> None:
     report = ClusterReport()
-    feed = FeedReport(rows_per_node={"worker:0": 3, "worker:1": 4}, partitions_discarded=1, seconds=1.23456, epochs=1)
+    feed = FeedReport(
+        epochs=1, partitions=3, rows=7, seconds=1.23456, rows_per_node={"worker:0": 3, "worker:1": 4}, partitions_discarded=1
+    )
     report.add_feed(feed)
     report.add_feed(feed)
     report.exports.append("/x")

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from tfos_core.spark_errors import reason_of
+from tfos_core.errors import EnvironmentCheckError
+from tfos_core.spark_errors import python_error, reason_of
 
 FROM_PYTHON = """An error occurred while calling o1.collect.
 : org.apache.spark.SparkException: Job aborted due to stage failure: Could not recover from a failed barrier ResultStage.
@@ -26,7 +27,7 @@ Caused by: java.io.IOException: Cannot run program "python9": error=2
 """
 
 
-class Gone(Exception):
+class GoneError(Exception):
     """As py4j's error when the JVM is gone: its text comes from there."""
 
     def __str__(self) -> str:
@@ -40,9 +41,32 @@ class Gone(Exception):
         (RuntimeError(FROM_JAVA), 'IOException: Cannot run program "python9": error=2'),
         (RuntimeError("first line\nsecond line"), "first line"),
         (RuntimeError(), "RuntimeError"),
-        (Gone(), "Gone"),
+        (GoneError(), "GoneError"),
         (RuntimeError("x" * 5000), "x" * 600),
     ],
 )
 def test_the_reason_is_the_sentence_that_matters(error: Exception, reason: str) -> None:
     assert reason_of(error) == reason
+
+
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [
+        (
+            'IOException: Cannot run program "./environment/bin/python": error=2, No such file',
+            "can not start ./environment/bin/python",
+        ),
+        ("PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.12", "another Python"),
+        ("ModuleNotFoundError: No module named 'numpy'", "lacks a module"),
+    ],
+)
+def test_a_python_that_does_not_fit_is_an_error_of_the_environment(reason: str, said: str) -> None:
+    error = python_error(reason)
+    assert isinstance(error, EnvironmentCheckError)
+    assert said in str(error)
+    assert "environment.pack" in str(error.hint)
+
+
+def test_other_reasons_are_none() -> None:
+    assert python_error("ExecutorLostFailure: exit code 137") is None
+    assert python_error('IOException: Cannot run program "/opt/gpus.sh": error=13') is None

@@ -107,10 +107,12 @@ class TfosProcess:
     """A running `tfos` whose events can be waited for; use as a context manager.
 
     With `--json` in the line, each line of stdout is an event. Signals go to the process alone; `interrupt_group` is a terminal's
-    Ctrl-C.
+    Ctrl-C. `prefix` is a command that starts it elsewhere, as in another network namespace.
     """
 
-    def __init__(self, line: str | Sequence[str], *, environment: Mapping[str, str], folder: Path | None = None) -> None:
+    def __init__(
+        self, line: str | Sequence[str], *, environment: Mapping[str, str], folder: Path | None = None, prefix: Sequence[str] = ()
+    ) -> None:
         self.line = str(line)
         self._changed = threading.Condition()
         self._stdout: list[str] = []
@@ -119,7 +121,7 @@ class TfosProcess:
         self.process = cast(
             "subprocess.Popen[str]",
             start_child(
-                [*tfos_command(), *split_line(line)],
+                [*prefix, *tfos_command(), *split_line(line)],
                 environment=environment,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,

@@ -24,6 +24,7 @@ from testbed.waiting import Deadline, poll_until
 __all__ = ("StandaloneCluster", "WorkerOptions", "WorkerProcess", "gpu_worker")
 
 CLUSTER_MARK = "TESTBED_CLUSTER"
+LOOPBACK = "127.0.0.1"
 MASTER = "org.apache.spark.deploy.master.Master"
 WORKER = "org.apache.spark.deploy.worker.Worker"
 MASTER_URL = re.compile(r"Starting Spark master at (spark://\S+)")
@@ -34,12 +35,17 @@ WORKER_READY = re.compile(r"Successfully registered with master")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerOptions:
-    """One Worker: `memory` as Spark writes it; `conf` are its own Spark settings."""
+    """One Worker: `memory` as Spark writes it; `conf` are its own Spark settings.
+
+    `host` is the address that it listens on, `prefix` the command that starts it there (another network namespace).
+    """
 
     cores: int = 1
     memory: str = "1g"
     conf: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
+    host: str = LOOPBACK
+    prefix: Sequence[str] = ()
 
 
 class Daemon:
@@ -125,11 +131,20 @@ class StandaloneCluster:
         workers: how many Workers, or one `WorkerOptions` for each.
         conf: Spark settings of the Master and of all Workers.
         start_s: seconds within which all must be up.
+        host: the address that the Master listens on, and `prefix` the command that starts it there.
     """
 
     def __init__(
-        self, workers: int | Sequence[WorkerOptions] = 2, *, conf: Mapping[str, str] | None = None, start_s: float = 60.0
+        self,
+        workers: int | Sequence[WorkerOptions] = 2,
+        *,
+        conf: Mapping[str, str] | None = None,
+        start_s: float = 60.0,
+        host: str = LOOPBACK,
+        prefix: Sequence[str] = (),
     ) -> None:
+        self._host = host
+        self._prefix = tuple(prefix)
         self._options = tuple(workers) if not isinstance(workers, int) else (WorkerOptions(),) * workers
         self._conf = dict(conf or {})
         self._start_s = start_s
@@ -198,15 +213,18 @@ class StandaloneCluster:
             assert not wait_until_gone(executors, 30), "executors outlive their Worker"
 
     def _start_master(self) -> Daemon:
-        command = [MASTER, "--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
-        return Daemon("master", *self._daemon("master", command, self._conf))
+        command = [MASTER, "--host", self._host, "--port", "0", "--webui-port", "0"]
+        argv, environment, folder = self._daemon("master", command, self._conf)
+        return Daemon("master", [*self._prefix, *argv], environment | {"SPARK_LOCAL_IP": self._host}, folder)
 
     def _start_worker(self, index: int, options: WorkerOptions) -> WorkerProcess:
         name = f"worker-{index}"
         work = self.folder / name / "work"
-        command = [WORKER, "--host", "127.0.0.1", "--port", "0", "--webui-port", "0", "--work-dir", str(work)]
+        command = [WORKER, "--host", options.host, "--port", "0", "--webui-port", "0", "--work-dir", str(work)]
         command += ["--cores", str(options.cores), "--memory", options.memory, self.url]
-        return WorkerProcess(name, *self._daemon(name, command, self._conf | dict(options.conf), options.environment))
+        extra = {"SPARK_LOCAL_IP": options.host} | dict(options.environment)
+        argv, environment, folder = self._daemon(name, command, self._conf | dict(options.conf), extra)
+        return WorkerProcess(name, [*options.prefix, *argv], environment, folder)
 
     def _daemon(
         self, name: str, command: Sequence[str], conf: Mapping[str, str], extra: Mapping[str, str] | None = None
@@ -227,7 +245,7 @@ class StandaloneCluster:
             CLUSTER_MARK: self._mark,
             "SPARK_HOME": str(find_spark()),
             "SPARK_CONF_DIR": str(self.folder),
-            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_LOCAL_IP": LOOPBACK,
             "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_DAEMON_JAVA_OPTS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
             "PYSPARK_PYTHON": sys.executable,

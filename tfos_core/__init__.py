@@ -14,13 +14,15 @@ if TYPE_CHECKING:
     from tfos_core import compat, gpu_info, marker, reservation
     from tfos_core import context as TFSparkNode
     from tfos_core import node_api as TFNode
+    from tfos_core import parallel as TFParallel
     from tfos_core import single_node as util
 
-__all__ = ("TFCluster", "TFNode", "TFSparkNode", "compat", "gpu_info", "marker", "reservation", "util")
+__all__ = ("TFCluster", "TFNode", "TFParallel", "TFSparkNode", "compat", "gpu_info", "marker", "reservation", "util")
 
 _MODULES = {
     "TFCluster": "tfos_core.cluster",
     "TFNode": "tfos_core.node_api",
+    "TFParallel": "tfos_core.parallel",
     "TFSparkNode": "tfos_core.context",
     "compat": "tfos_core.compat",
     "gpu_info": "tfos_core.gpu_info",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tfos_core.events import NodeFailed
 
@@ -22,8 +22,9 @@ class ClusterReport:
         partitions_discarded: partitions that arrived at nodes which had already ended.
         timings: seconds: `executors_s` until the executors were there, `ready_s` from then until every node had registered,
             `feed_s`, `shutdown_s` from the end of the last node until nothing was left.
-        exports: paths that nodes exported to.
+        exports: paths that nodes exported to; `exports_by_node` says which did.
         gpus: what CUDA_VISIBLE_DEVICES names on each node; empty for a node without GPUs.
+        values: what independent instances returned.
         first_failure: the failure that explains the others.
     """
 
@@ -31,7 +32,9 @@ class ClusterReport:
     partitions_discarded: int = 0
     timings: dict[str, float] = field(default_factory=dict)
     exports: list[str] = field(default_factory=list)
+    exports_by_node: dict[str, list[str]] = field(default_factory=dict)
     gpus: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    values: dict[str, Any] = field(default_factory=dict)
     first_failure: NodeFailed | None = None
 
     @property
@@ -53,6 +56,8 @@ class ClusterReport:
             rows_per_node=dict(self.rows_per_node),
             timings={name: round(seconds, 3) for name, seconds in self.timings.items()},
             exports=list(self.exports),
+            exports_by_node={node: list(paths) for node, paths in self.exports_by_node.items()},
             gpus=dict(self.gpus),
+            values=dict(self.values),
             first_failure=first_failure,
         )

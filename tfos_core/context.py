@@ -25,7 +25,7 @@ class TFNodeContext:
         job_name: `chief`, `master`, `worker`, `ps` or `evaluator`.
         task_index: position among the nodes of the same role, from 0.
         cluster_spec: role -> list of `host:port` of the training cluster; the evaluator is in its own only.
-        num_workers: nodes that train: chief or master, and workers.
+        num_workers: nodes that train: chief or master, and workers; the number of instances in a parallel job.
         defaultFS: Hadoop's default file system on the driver, such as `hdfs://namenode:8020`, or `file://`.
         working_dir: folder that relative paths of a `file://` default file system start from.
         mgr: what `TFNode.DataFeed` takes; None when nothing is fed to this node.
@@ -51,6 +51,7 @@ class TFNodeContext:
         data: Mapping[str, Any] | None = None,
         run_id: str = "",
         log_dir: str | None = None,
+        instances: int = 0,
         release: Callable[[], None] = lambda: None,
         report: Callable[[Mapping[str, Any]], None] = lambda message: None,
     ) -> None:
@@ -59,7 +60,10 @@ class TFNodeContext:
         self.job_name = str(role)
         self.task_index = index
         self.cluster_spec = {name: list(hosts) for name, hosts in cluster_spec.items()}
-        self.num_workers = sum(len(hosts) for name, hosts in cluster_spec.items() if Role(name).is_fed)
+        self.instances = instances
+        if instances:
+            self.cluster_spec = {}
+        self.num_workers = instances or sum(len(hosts) for name, hosts in cluster_spec.items() if Role(name).is_fed)
         self.defaultFS = default_fs
         self.working_dir = working_dir or str(Path.cwd())
         self.mgr = mgr
@@ -77,7 +81,12 @@ class TFNodeContext:
 
     @property
     def is_chief(self) -> bool:
-        """Whether this node writes what is written once: the chief or master, or worker 0 when there is neither."""
+        """Whether this node writes what is written once: the chief or master, or worker 0 when there is neither.
+
+        Independent instances know nothing of each other, so each is its own chief.
+        """
+        if self.instances:
+            return True
         if Role.CHIEF in self.cluster_spec or Role.MASTER in self.cluster_spec:
             return self.job_name in (Role.CHIEF, Role.MASTER)
         return self.job_name == Role.WORKER and self.task_index == 0

@@ -166,11 +166,12 @@ class FeedFinished(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeFinished(Event):
-    """A node's process ended well, or a serving node was stopped."""
+    """A node's process ended well, or a serving node was stopped; `value` is what an instance of a parallel job returned."""
 
     kind: ClassVar[str] = "node_finished"
     node: str
     seconds: float
+    value: Any = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,6 +222,7 @@ class Result(Event):
     """The last event of a run.
 
     `status` is success, failed or interrupted; `timings` are seconds by phase; `first_failure` has the fields of `NodeFailed`.
+    `instances` of a parallel job: index, host, gpus, ok, value and error of each.
     """
 
     kind: ClassVar[str] = "result"
@@ -233,6 +235,7 @@ class Result(Event):
     rows_fed: int = 0
     rows_per_node: Mapping[str, int] = field(default_factory=dict)
     exports: tuple[str, ...] = ()
+    instances: tuple[Mapping[str, Any], ...] = ()
 
 
 EventSink = Callable[[Event], None]

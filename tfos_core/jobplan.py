@@ -55,6 +55,7 @@ class JobPlan:
     entrypoint: FunctionRef
     args: Mapping[str, Any] | tuple[str, ...]
     input_mode: Literal["spark", "tensorflow"]
+    mode: Literal["cluster", "parallel"] = "cluster"
     num_nodes: int
     num_ps: int = 0
     master_node: str | None = None

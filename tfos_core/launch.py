@@ -130,6 +130,7 @@ class NodeJob:
 
     Args:
         on_end: called once, from that thread, with None, with the reason why the job failed, or with what all nodes say.
+        barrier: start all tasks at once or none.
     """
 
     def __init__(
@@ -141,6 +142,7 @@ class NodeJob:
         payload: bytes,
         *,
         on_end: Callable[[str | TfosError | None], None],
+        barrier: bool = True,
     ) -> None:
         self._sc = sc
         self._plan = plan
@@ -148,6 +150,7 @@ class NodeJob:
         self._config = config
         self._payload = payload
         self._on_end = on_end
+        self._barrier = barrier
         self._tag = f"tfos-nodes-{config.generation}"
         self._thread: threading.Thread | None = None
 
@@ -185,7 +188,7 @@ class NodeJob:
             if self._placement.profile is not None:
                 numbers = numbers.withResources(self._placement.profile)
             task = NodeTask(cluster=self._config, slots=slots, payload=broadcast)
-            ends = numbers.barrier().mapPartitions(task).collect()
+            ends = (numbers.barrier() if self._barrier else numbers).mapPartitions(task).collect()
             error = next((end.error for end in ends if end.error is not None), None)
         except Exception as exc:  # noqa: BLE001 - whatever Spark raises is reported to the cluster
             error = reason_of(exc)

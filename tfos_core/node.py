@@ -15,7 +15,7 @@ from tfos_core.errors import ChannelClosedError, ConfigError, GpuError, NodeFail
 from tfos_core.gpu_request import GpuSource
 from tfos_core.link import Link, link_pair
 from tfos_core.node_config import ClusterConfig, NodeConfig
-from tfos_core.node_gpus import GPU_WAIT_S, take_gpus, visible_devices
+from tfos_core.node_gpus import GPU_WAIT_S, SoloTask, take_gpus, visible_devices
 from tfos_core.processes import java_ancestor, kill_orphans, start_time
 from tfos_core.topology import NodeSlot
 
@@ -54,7 +54,7 @@ class NodeTask:
         slot = self.slots[next(iter(partition))]
         kill_orphans()
         try:
-            config = replace(self._configure(slot), gpus=self._take_gpus())
+            config = replace(self._configure(slot), gpus=self._take_gpus(slot))
         except GpuError as exc:
             # All tasks end with it. Raised, it would reach the driver inside several layers of Spark's traces.
             yield TaskEnd(node=slot.name, error=exc)
@@ -62,19 +62,27 @@ class NodeTask:
         link = start_node(config, self.payload.value)
         try:
             follow_node(link, config)
+        except NodeFailedError:
+            # Raised, it would end the tasks of the other instances too; the driver hears of it over the control channel.
+            if not self.cluster.independent:
+                raise
         finally:
             link.close()
         yield TaskEnd(node=config.name)
 
-    def _take_gpus(self) -> tuple[str, ...]:
+    def _take_gpus(self, slot: NodeSlot) -> tuple[str, ...]:
         request = self.cluster.gpus
         if request.source is GpuSource.NONE:
             return ()
-        from pyspark import BarrierTaskContext
+        from pyspark import BarrierTaskContext, TaskContext
 
         visible = visible_devices(self.cluster.environment, os.environ)
         wait_s = min(GPU_WAIT_S, self.cluster.reservation_timeout / 2)
-        return take_gpus(request, self.slots, BarrierTaskContext.get(), visible=visible, wait_s=wait_s)
+        task = TaskContext.get()
+        if isinstance(task, BarrierTaskContext):
+            return take_gpus(request, self.slots, task, visible=visible, wait_s=wait_s)
+        # Without a barrier there is nobody to agree with, so only Spark hands out GPUs.
+        return take_gpus(request, (slot,), SoloTask(task.resources()), visible=visible, wait_s=wait_s)
 
     def _configure(self, slot: NodeSlot) -> NodeConfig:
         jvm = java_ancestor(os.getpid())
@@ -86,6 +94,7 @@ class NodeTask:
             working_dir=str(Path.cwd()),
             python=sys.executable,
             python_path=os.pathsep.join(path for path in sys.path if path),
+            instances=len(self.slots) if self.cluster.independent else 0,
         )
 
 

@@ -43,6 +43,7 @@ class ClusterConfig:
     collects_files: bool = False
     collect_interval_s: float = COLLECT_INTERVAL_S
     gpus: GpuRequest = field(default_factory=GpuRequest)
+    independent: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +59,8 @@ class NodeConfig:
     python_path: str
     #: What CUDA_VISIBLE_DEVICES names: the GPUs that the node has taken.
     gpus: tuple[str, ...] = ()
+    #: How many independent instances there are; 0 for a node of a cluster.
+    instances: int = 0
 
     @property
     def name(self) -> str:

@@ -54,7 +54,11 @@ def process_environment(
         env["PYTHONPATH"] = os.pathsep.join([env["PYTHONPATH"], config.python_path])
     # A list that the job or the host had limited the choice already.
     env[VISIBLE_DEVICES] = ",".join(config.gpus)
-    env["TF_CONFIG"] = tf_config(spec, slot.role, slot.index)
+    if cluster.independent:
+        # With one, TensorFlow would wait for the other instances.
+        env.pop("TF_CONFIG", None)
+    else:
+        env["TF_CONFIG"] = tf_config(spec, slot.role, slot.index)
     env[MARK_VARIABLE] = f"{cluster.run_id}:{cluster.generation}:{config.name}"
     env[SUPERVISOR_VARIABLE] = f"{os.getpid()}:{start_time(os.getpid())}"
     return env

@@ -20,7 +20,7 @@ from tfos_core.gpu_request import GpuRequest, GpuSource
 from tfos_core.nvidia_smi import survey, survey_until
 from tfos_core.topology import NodeSlot
 
-__all__ = ("GPU_WAIT_S", "TaskView", "take_gpus", "visible_devices")
+__all__ = ("GPU_WAIT_S", "SoloTask", "TaskView", "take_gpus", "visible_devices")
 
 #: How long a node waits for GPUs that other jobs use, in seconds; less when `reservation_timeout` is less.
 GPU_WAIT_S = 30.0
@@ -36,6 +36,37 @@ class TaskView(Protocol):
     def getTaskInfos(self) -> Sequence[Any]: ...  # noqa: N802 - Spark's name
 
     def allGather(self, message: str) -> Sequence[str]: ...  # noqa: N802 - Spark's name
+
+
+class SoloTask:
+    """A task without a barrier, as `take_gpus` sees it: alone.
+
+    Args:
+        resources: what Spark gave the task, as `TaskContext.resources()`.
+    """
+
+    def __init__(self, resources: Mapping[str, Any]) -> None:
+        self._resources = resources
+
+    def partitionId(self) -> int:  # noqa: N802 - Spark's name
+        """The only one."""
+        return 0
+
+    def resources(self) -> Mapping[str, Any]:
+        """What Spark gave the task."""
+        return self._resources
+
+    def getTaskInfos(self) -> Sequence[Any]:  # noqa: N802 - Spark's name
+        """Of this task."""
+        return (_SoloInfo(),)
+
+    def allGather(self, message: str) -> Sequence[str]:  # noqa: N802 - Spark's name
+        """What all tasks say."""
+        return (message,)
+
+
+class _SoloInfo:
+    address = "localhost:0"
 
 
 def visible_devices(job: Mapping[str, str], host: Mapping[str, str]) -> str | None:

@@ -3,30 +3,36 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tfos_core import events
 from tfos_core.cluster_report import ClusterReport
-from tfos_core.node_table import NodeTable
+from tfos_core.node_table import NodeFailure, NodeTable
 from tfos_core.options import ClusterOptions
 from tfos_core.outcome import Outcome
 from tfos_core.reservation import NodeRecord
 from tfos_core.tensorboard.board import ClusterBoard
-from tfos_core.watch import FailureWatch
 
 if TYPE_CHECKING:
     from tfos_core.feed.coordinator import FeedCoordinator
 
-__all__ = ("NodeNews",)
+__all__ = ("FailureListener", "NodeNews")
 
 logger = logging.getLogger(__name__)
+
+
+class FailureListener(Protocol):
+    """Hears of every node that failed."""
+
+    def noticed(self, failure: NodeFailure) -> None:
+        """A node failed; must not wait."""
 
 
 class NodeNews:
     """The callbacks of a cluster's reservation server; `feed` is set when the cluster is fed."""
 
     def __init__(
-        self, table: NodeTable, watch: FailureWatch, options: ClusterOptions, report: ClusterReport, board: ClusterBoard
+        self, table: NodeTable, watch: FailureListener, options: ClusterOptions, report: ClusterReport, board: ClusterBoard
     ) -> None:
         self._table = table
         self._watch = watch
@@ -67,6 +73,8 @@ class NodeNews:
             self._emit(events.Warned(id=str(message["id"]), message=str(message["message"]), hint=str(message["hint"])))
         elif op == "node.output":
             self._on_output(node, message)
+        elif op == "node.result":
+            self._report.values[node] = message["value"]
         elif op == "node.started":
             self._table.running(node)
         elif op == "node.serving":
@@ -75,6 +83,7 @@ class NodeNews:
             self._table.joined(node)
         elif op == "node.export":
             self._report.exports.append(str(message["path"]))
+            self._report.exports_by_node.setdefault(node, []).append(str(message["path"]))
         elif op == "node.ended":
             self._on_ended(node, Outcome.from_dict(message), tuple(message["last_lines"]))
         else:
@@ -106,6 +115,7 @@ class NodeNews:
                     hint="A parameter server starts its server and stays in server.join() until it is stopped.",
                 )
             )
-        self._emit(events.NodeFinished(node=node, seconds=round(self._table.seconds_running(node), 3)))
+        seconds = round(self._table.seconds_running(node), 3)
+        self._emit(events.NodeFinished(node=node, seconds=seconds, value=self._report.values.get(node)))
         if self.feed is not None:
             self.feed.node_ended(node)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import json
 import os
 import pickle
 import socket
@@ -113,6 +114,7 @@ class _Node:
             data=config["data"],
             run_id=config["run_id"],
             log_dir=config["log_dir"],
+            instances=config["instances"],
             release=self.release_port,
             report=self._link.send,
         )
@@ -129,7 +131,9 @@ class _Node:
             map_fun, tf_args = pickle.loads(payload)
             if isinstance(tf_args, list):
                 sys.argv = list(tf_args)
-            map_fun(tf_args, self.context())
+            value = map_fun(tf_args, self.context())
+            if self._config["instances"]:
+                self._send_result(value)
         except BaseException as exc:
             if os.getpid() != pid:
                 raise
@@ -140,6 +144,14 @@ class _Node:
         if self.hub is not None and os.getpid() == pid:
             self.hub.close()
         return 0
+
+    def _send_result(self, value: object) -> None:
+        """What an independent instance returns goes to the driver, where it is JSON; a socket is no place for pickles."""
+        try:
+            json.dumps(value)
+        except (TypeError, ValueError):
+            value = None
+        self._link.send({"op": "node.result", "value": value})
 
     def _joined(self) -> None:
         self._link.send({"op": "node.joined"})

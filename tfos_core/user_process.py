@@ -142,4 +142,5 @@ def _start_message(config: NodeConfig, spec: Mapping[str, list[str]], door: Feed
         "listener_fd": door.fileno() if door else None,
         "progress_path": door.progress_path if door else None,
         "feed_budget_bytes": cluster.feed_budget_bytes,
+        "instances": config.instances,
     }

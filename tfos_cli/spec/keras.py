@@ -58,6 +58,8 @@ def choose_keras(spec: JobSpec, version_of: Callable[[str], str | None] = instal
     """
     if spec.keras != "auto":
         return KerasChoice(keras=spec.keras, reason="set in the spec")
+    if spec.is_parallel:
+        return KerasChoice(keras="keras3", reason="auto: instances are no cluster")
     if spec.num_nodes < 2:
         return KerasChoice(keras="keras3", reason="auto: the cluster has one node")
     tensorflow = tensorflow_version(version_of)

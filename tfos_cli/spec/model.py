@@ -24,6 +24,7 @@ from tfos_cli.spec.sections import (
     TensorBoardField,
 )
 from tfos_cli.spec.values import Args, Seconds, expected
+from tfos_core.topology import ClusterPlan
 
 __all__ = (
     "Data",
@@ -128,6 +129,27 @@ class JobSpec(Section):
     def num_nodes(self) -> int:
         """TensorFlow nodes in all: the executors, and ps on the driver on top."""
         return self.num_executors + (self.num_ps if self.driver_ps_nodes else 0)
+
+    @property
+    def is_parallel(self) -> bool:
+        """Whether the job is independent instances instead of one cluster."""
+        return self.mode == "parallel"
+
+    def cluster_plan(self) -> ClusterPlan:
+        """The nodes of the job; of a parallel job, its instances.
+
+        Raises:
+            TopologyError: the roles do not add up.
+        """
+        if self.is_parallel:
+            return ClusterPlan.build(self.num_executors)
+        return ClusterPlan.build(
+            self.num_nodes,
+            num_ps=self.num_ps,
+            master_node=self.master_node,
+            eval_node=self.eval_node,
+            driver_ps_nodes=self.driver_ps_nodes,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values in the order of the fields; `from_dict` takes them back."""

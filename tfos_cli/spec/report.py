@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tfos_cli.spec.checks.finding import Case, Finding, Level
-from tfos_cli.spec.checks.roles import cluster_plan
 from tfos_cli.spec.errors import SpecError
 from tfos_cli.spec.loader import ResolvedSpec
 from tfos_core.errors import TopologyError
@@ -39,7 +38,8 @@ class RunSummary:
         yield f"nodes:     {len(self.nodes)} ({self.roles})"
         yield f"executors: {self.executors}, each with cores: {self.executor_cores}, memory: {self.executor_memory}{beside}"
         yield f"where:     {self.master}"
-        yield f"input:     {self.input_mode} mode{f', {self.data}' if self.data else ''}"
+        if self.input_mode:
+            yield f"input:     {self.input_mode} mode{f', {self.data}' if self.data else ''}"
         yield f"keras:     {self.keras} ({self.keras_reason})"
 
 
@@ -119,21 +119,23 @@ def summarise(resolved: ResolvedSpec) -> RunSummary | None:
     case = Case(resolved=resolved, environ={})
     spec = resolved.spec
     try:
-        plan = cluster_plan(case)
+        plan = case.spec.cluster_plan()
     except TopologyError:
         return None
     data = spec.data
     return RunSummary(
         name=spec.name,
         nodes=tuple(slot.name for slot in plan.slots),
-        roles=plan.describe() + (", ps on the driver" if spec.driver_ps_nodes and spec.num_ps else ""),
+        roles=f"{spec.num_executors} independent instances"
+        if spec.is_parallel
+        else plan.describe() + (", ps on the driver" if spec.driver_ps_nodes and spec.num_ps else ""),
         executors=len(plan.on_executors),
         executor_cores=case.executor_cores or spec.spark.executor_cores,
         executor_memory=case.heap("executor").text,
         executor_memory_overhead=resolved.memory_overhead.memory,
         overhead_reason=resolved.memory_overhead.reason,
         master=spec.spark.master or "this machine, a process for each executor",
-        input_mode=spec.input_mode,
+        input_mode="" if spec.is_parallel else spec.input_mode,
         data=(data.path or data.source) if data else None,
         keras=resolved.keras.keras,
         keras_reason=resolved.keras.reason,

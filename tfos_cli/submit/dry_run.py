@@ -47,13 +47,7 @@ class DryRun:
         """
         spec = resolved.spec
         plan_path = run_folder / "plan.json"
-        cluster = ClusterPlan.build(
-            spec.num_nodes,
-            num_ps=spec.num_ps,
-            master_node=spec.master_node,
-            eval_node=spec.eval_node,
-            driver_ps_nodes=spec.driver_ps_nodes,
-        )
+        cluster = spec.cluster_plan()
         collect_sources(references_of(resolved))
         home = Scratch(folder=run_folder / "spark").home if is_on_this_machine(spec) else spark.path
         command = build_command(resolved, plan_path=plan_path, run_folder=run_folder, python=python, spark_home=home)
@@ -109,11 +103,15 @@ class DryRun:
         if refused:
             yield f"a real run is refused: {refused}"
         yield ""
-        yield f"nodes:     {len(self.cluster.slots)} ({self.cluster.describe()})" + self._on_driver()
+        if spec.is_parallel:
+            yield f"instances: {spec.num_executors}, independent of each other"
+        else:
+            yield f"nodes:     {len(self.cluster.slots)} ({self.cluster.describe()})" + self._on_driver()
         yield (
             f"executors: {spec.num_executors} on {self._place()}, each with {_count(spark.executor_cores, 'core')}" + self._memory()
         )
-        yield f"input:     {spec.input_mode} mode"
+        if not spec.is_parallel:
+            yield f"input:     {spec.input_mode} mode"
         yield f"keras:     {self.resolved.keras.keras} ({self.resolved.keras.reason})"
         if spec.gpus.per_node:
             yield f"gpus:      {spec.gpus.per_node} for each node that trains, {self._gpus()}"

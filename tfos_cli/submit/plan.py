@@ -43,7 +43,8 @@ def build_plan(resolved: ResolvedSpec, *, run_id: str, run_folder: Path, channel
         channel=None if channel is None else str(channel),
         entrypoint=references["entrypoint"].to_plan(),
         args=spec.args,
-        input_mode=spec.input_mode,
+        mode=spec.mode,
+        input_mode="tensorflow" if spec.is_parallel else spec.input_mode,
         num_nodes=spec.num_nodes,
         num_ps=spec.num_ps,
         master_node=spec.master_node,
@@ -124,8 +125,6 @@ def _log_dir(resolved: ResolvedSpec, run_folder: Path) -> str | None:
 def _not_available(resolved: ResolvedSpec) -> Iterator[str]:
     """What the spec can say and the engine can not do yet. Silence would be the worst answer."""
     spec = resolved.spec
-    if spec.mode == "parallel":
-        yield "mode: parallel"
     if spec.stream is not None:
         yield "stream"
     if spec.equal_steps:

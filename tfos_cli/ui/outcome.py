@@ -35,6 +35,7 @@ def summary(view: RunView, result: Result) -> list[str]:
     if result.rows_fed:
         nodes = ", ".join(f"{name} {rows}" for name, rows in result.rows_per_node.items())
         lines.append(f"  rows fed   {result.rows_fed} ({nodes})")
+    lines += [f"  instance {one['index']} on {one['host']}: {one['value']}" for one in result.instances]
     lines += [f"  model      {path}" for path in result.exports]
     phases = ", ".join(
         f"{name.removesuffix('_s')} {duration(seconds)}" for name, seconds in result.timings.items() if name != "total_s"

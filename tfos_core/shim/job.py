@@ -14,14 +14,15 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from tfos_core import events
+from tfos_core import events, parallel
 from tfos_core.cancellation import Cancellation
 from tfos_core.errors import InterruptedRunError, NodeError, TfosError
 from tfos_core.exit_codes import ExitCode, exit_code_of
 from tfos_core.jobplan import JobPlan
 from tfos_core.options import ClusterOptions
+from tfos_core.parallel import raise_first
 from tfos_core.shim import usercode
-from tfos_core.shim.errors import DriverLostError, SubmissionError
+from tfos_core.shim.errors import DriverLostError, SubmissionError, hint_of, sentence_of
 from tfos_core.shim.record import RecordWriter
 from tfos_core.shim.scratch import keep_export
 from tfos_core.shim.status import RunState
@@ -53,11 +54,13 @@ class Engine:
     Attributes:
         start_spark: gives a SparkSession for a plan.
         run_cluster: `tfos_core.cluster.run`.
+        run_parallel: `tfos_core.parallel.run`.
         exit_process: `os._exit`, for an end that can not wait for any thread.
     """
 
     start_spark: Callable[[JobPlan], Any]
     run_cluster: Callable[..., Any]
+    run_parallel: Callable[..., Any] = parallel.run
     exit_process: Callable[[int], Any] = os._exit
 
 
@@ -70,6 +73,7 @@ class _Progress:
     rows_per_node: dict[str, int] = field(default_factory=dict)
     exports: tuple[str, ...] = ()
     timings: dict[str, float] = field(default_factory=dict)
+    instances: tuple[dict[str, Any], ...] = ()
     finished: bool = False
 
 
@@ -98,7 +102,7 @@ class Job:
         error: BaseException | None = None
         try:
             self._start_spark()
-            self._train()
+            self._run_plan()
         except (Exception, KeyboardInterrupt) as exc:  # noqa: BLE001 - every end of a job becomes a result
             error = exc
         self._stop_spark()
@@ -174,10 +178,29 @@ class Job:
         )
         self._cancellation.check()
 
-    def _train(self) -> None:
-        plan, begun = self._plan, time.monotonic()
+    def _run_plan(self) -> None:
+        plan = self._plan
         function = usercode.load_function(plan.entrypoint)
         args = usercode.build_args(plan.args)
+        if plan.mode == "parallel":
+            self._run_instances(function, args)
+        else:
+            self._train(function, args)
+
+    def _run_instances(self, function: Callable[..., Any], args: Any) -> None:
+        plan, begun = self._plan, time.monotonic()
+        options, sc = self._options(), self._spark.sparkContext
+        results = self._engine.run_parallel(
+            sc, function, args, plan.num_nodes, check=False, timeout=plan.shutdown_timeout, options=options
+        )
+        self._mark("instances_s", begun)
+        with self._lock:
+            self._progress.instances = tuple(result.to_dict() for result in results)
+            self._progress.exports = tuple(path for result in results for path in result.exports)
+        raise_first(results, plan.run_id)
+
+    def _train(self, function: Callable[..., Any], args: Any) -> None:
+        plan, begun = self._plan, time.monotonic()
         mode = InputMode(plan.input_mode)
         data = usercode.load_data(self._spark, plan.data, args) if mode is InputMode.SPARK and plan.data is not None else None
         self._cancellation.check()
@@ -288,13 +311,14 @@ class Job:
         return events.Result(
             status=status,
             exit_code=code,
-            error="" if error is None else _sentence(error),
-            hint=_hint(error, code),
+            error="" if error is None else sentence_of(error),
+            hint=hint_of(error, code),
             first_failure=failure,
             timings=progress.timings | {"total_s": total},
             rows_fed=progress.rows_fed,
             rows_per_node=progress.rows_per_node,
             exports=self._kept_exports(),
+            instances=progress.instances,
         )
 
     def _kept_exports(self) -> tuple[str, ...]:
@@ -318,7 +342,7 @@ class Job:
         node, host, executor_id = "driver", socket.gethostname(), -1
         if isinstance(error, NodeError):
             node, host, executor_id = error.node, error.host, error.executor_id
-        return asdict(events.NodeFailed(node=node, host=host, executor_id=executor_id, error=_sentence(error), traceback=text))
+        return asdict(events.NodeFailed(node=node, host=host, executor_id=executor_id, error=sentence_of(error), traceback=text))
 
     def _start_timer(self, limit_s: float, error: TfosError) -> None:
         with self._lock:
@@ -367,17 +391,3 @@ def _stop_quietly(spark: Any) -> None:
         spark.stop()
     except Exception:
         logger.warning("Spark did not end the application cleanly", exc_info=True)
-
-
-def _sentence(error: BaseException) -> str:
-    if isinstance(error, TfosError):
-        return error.message or type(error).__name__
-    if isinstance(error, KeyboardInterrupt):
-        return "the run was interrupted"
-    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
-
-
-def _hint(error: BaseException | None, code: ExitCode) -> str:
-    if isinstance(error, TfosError):
-        return error.hint or ""
-    return "This is a defect of tfos; report it with the driver's log." if code is ExitCode.INTERNAL else ""

@@ -85,6 +85,7 @@ class RunStatus:
     rows_fed: int = 0
     rows_per_node: Mapping[str, int] = field(default_factory=dict)
     exports: tuple[str, ...] = ()
+    instances: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def is_finished(self) -> bool:
@@ -108,7 +109,8 @@ class RunStatus:
             values["state"] = RunState(values["state"])
             for name in ("follower", "driver"):
                 values[name] = ProcessIdentity(**values[name]) if values.get(name) else None
-            values["exports"] = tuple(values.get("exports", ()))
+            for name in ("exports", "instances"):
+                values[name] = tuple(values.get(name, ()))
             return cls(**values)
         except (KeyError, TypeError) as exc:
             raise ValueError(f"the status record is incomplete: {exc}") from exc

@@ -418,7 +418,6 @@ def test_falling_back_to_keras_3_on_many_nodes_is_told(
 @pytest.mark.parametrize(
     ("changes", "field"),
     [
-        ({"mode": "parallel"}, "mode"),
         ({"data": None, "stream": {"source": "files", "path": "in"}}, "stream"),
         ({"infer": {"export_dir": "m", "output": {"path": "o"}}}, "infer"),
         ({"restart": {"max_restarts": 1}}, "restart.max_restarts"),

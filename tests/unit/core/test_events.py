@@ -29,6 +29,8 @@ CONTRACT = {
 }
 
 SAMPLES: dict[str, Any] = {
+    "Any": {"accuracy": 0.97},
+    "tuple[Mapping[str, Any], ...]": ({"index": 0, "ok": True},),
     "str": "some text, with \u00e4 and \u2713 and a\nline end",
     "int": 7,
     "float": 1.5,

@@ -34,7 +34,7 @@ def needs_rows(case: Case) -> Findings:
         )
         if value is not None
     ]
-    if case.spec.input_mode == "spark" and not sources:
+    if case.spec.input_mode == "spark" and not sources and not case.spec.is_parallel:
         message = "input_mode is spark, and neither data.path nor data.source nor stream says which rows Spark feeds"
         yield case.error("data-required", "data", message, "Set data.path, or input_mode: tensorflow if nodes read for themselves.")
     if len(sources) > 1:

@@ -24,7 +24,6 @@ class NotYet:
 
 
 NOT_YET = (
-    NotYet(field="mode", is_asked=lambda case: case.spec.mode == "parallel", what="mode: parallel", instead="Use mode: cluster."),
     NotYet(field="stream", is_asked=lambda case: case.spec.stream is not None, what="a stream", instead="Use data."),
     NotYet(field="infer", is_asked=lambda case: case.spec.infer is not None, what="batch inference", instead="Leave infer out."),
     NotYet(

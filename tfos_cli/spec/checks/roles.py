@@ -4,32 +4,15 @@ from __future__ import annotations
 
 from tfos_cli.spec.checks.finding import Case, Findings
 from tfos_core.errors import TopologyError
-from tfos_core.topology import ClusterPlan
 
-__all__ = ("RULES", "cluster_plan")
-
-
-def cluster_plan(case: Case) -> ClusterPlan:
-    """The nodes of the spec.
-
-    Raises:
-        TopologyError: the roles do not add up.
-    """
-    spec = case.spec
-    return ClusterPlan.build(
-        spec.num_nodes,
-        num_ps=spec.num_ps,
-        master_node=spec.master_node,
-        eval_node=spec.eval_node,
-        driver_ps_nodes=spec.driver_ps_nodes,
-    )
+__all__ = ("RULES",)
 
 
 def add_up(case: Case) -> Findings:
     """A node per executor, ps on the driver on top, and somebody who trains."""
     spec = case.spec
     try:
-        cluster_plan(case)
+        spec.cluster_plan()
     except TopologyError as exc:
         least = (0 if spec.driver_ps_nodes else spec.num_ps) + (1 if spec.eval_node else 0) + 1
         fix = f"Set num_executors to at least {least}, or ask for fewer other roles."
@@ -38,12 +21,32 @@ def add_up(case: Case) -> Findings:
 
 def need_tensorflow_mode(case: Case) -> Findings:
     """An evaluator and ps on the driver read for themselves."""
-    if case.spec.input_mode == "tensorflow":
+    if case.spec.input_mode == "tensorflow" or case.spec.is_parallel:
         return
     for field, what in (("eval_node", "an evaluator"), ("driver_ps_nodes", "ps on the driver")):
         if getattr(case.spec, field):
             message = f"{what} needs input_mode: tensorflow" if field == "eval_node" else f"{what} need input_mode: tensorflow"
             yield case.error("needs-tensorflow-mode", field, message, f"Set input_mode: tensorflow, or {field}: false.")
+
+
+def instances_have_no_cluster(case: Case) -> Findings:
+    """Instances of a parallel job know nothing of each other, and nobody feeds them."""
+    spec = case.spec
+    if not spec.is_parallel:
+        return
+    asked = {
+        "num_ps": spec.num_ps > 0,
+        "eval_node": spec.eval_node,
+        "driver_ps_nodes": spec.driver_ps_nodes,
+        "stream": spec.stream is not None,
+        "data.source": spec.data is not None and spec.data.source is not None,
+        "data.transform": spec.data is not None and spec.data.transform is not None,
+        "tensorboard.enabled": spec.tensorboard.enabled,
+        "input_mode": spec.input_mode == "spark" and case.resolved.provenance.get("input_mode", "default") != "default",
+    }
+    for field in (field for field, is_set in asked.items() if is_set):
+        message = f"{field} is about one cluster, and mode: parallel starts independent instances that are not fed"
+        yield case.error("parallel-has-no-cluster", field, message, f"Leave {field} out, or use mode: cluster.")
 
 
 def driver_ps_without_ps(case: Case) -> Findings:
@@ -57,7 +60,7 @@ def driver_ps_without_ps(case: Case) -> Findings:
 
 def fed_cluster_with_ps(case: Case) -> Findings:
     """A coordinator's dataset lives in the chief, so Spark can not feed its workers."""
-    if case.spec.input_mode == "spark" and case.spec.num_ps > 0 and not _builds_graphs(case):
+    if case.spec.input_mode == "spark" and case.spec.num_ps > 0 and not case.spec.is_parallel and not _builds_graphs(case):
         yield case.warning(
             "ps-in-spark-mode",
             "num_ps",
@@ -89,6 +92,8 @@ def master_role(case: Case) -> Findings:
 def keras_of_many_nodes(case: Case) -> Findings:
     """`model.fit` of Keras 3 fails under distributed strategies."""
     choice = case.resolved.keras
+    if case.spec.is_parallel:
+        return
     if case.spec.keras == "auto" and choice.keras == "keras3" and case.spec.num_nodes > 1:
         yield case.warning(
             "keras3-on-many-nodes",
@@ -98,4 +103,12 @@ def keras_of_many_nodes(case: Case) -> Findings:
         )
 
 
-RULES = (add_up, need_tensorflow_mode, driver_ps_without_ps, fed_cluster_with_ps, master_role, keras_of_many_nodes)
+RULES = (
+    add_up,
+    need_tensorflow_mode,
+    instances_have_no_cluster,
+    driver_ps_without_ps,
+    fed_cluster_with_ps,
+    master_role,
+    keras_of_many_nodes,
+)

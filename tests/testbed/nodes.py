@@ -133,10 +133,12 @@ def fail_after_feed(args: dict[str, Any], ctx: Any) -> None:
 
 
 def serve_or_train(args: dict[str, Any], ctx: Any) -> None:
-    """A ps serves for ever, an evaluator waits for checkpoints, a worker ends."""
+    """A ps serves for ever, an evaluator waits for checkpoints, a worker ends once all are there."""
     note(args, ctx)
     if ctx.job_name in ("ps", "evaluator"):
         time.sleep(300)
+    everybody = sum(map(len, ctx.cluster_spec.values()))
+    poll_until(lambda: len(notes(Path(args["folder"]))) == everybody, 30, what="every node runs")
 
 
 def show_cluster(args: dict[str, Any], ctx: Any) -> None:

@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 #: A stage that has had no running task for so long is told, in seconds.
 WAITING_S = 30.0
-#: How often Spark is asked, in seconds. Its listeners can not be written in Python, and asking costs one call into the JVM.
+#: How often Spark is asked, in seconds. Its listeners can not be written in Python, and asking costs a few calls into the JVM.
 LOOK_S = 10.0
 
 
@@ -55,13 +55,16 @@ class SlotWatch:
                     return
 
     def _waiting_stages(self) -> dict[int, str]:
-        """Stages that were submitted and have no task running, with their names."""
-        tracker = self._sc.statusTracker()
+        """Stages that were submitted and have no task running, with their names.
+
+        Spark's public status tracker is not asked: what it says of running tasks may be old until the next heartbeat.
+        """
+        stages = self._sc._jsc.sc().statusStore().activeStages()
         found = {}
-        for stage in tracker.getActiveStageIds():
-            info = tracker.getStageInfo(stage)
-            if info is not None and info.numActiveTasks == 0 and info.numCompletedTasks < info.numTasks:
-                found[int(stage)] = str(info.name)
+        for position in range(stages.size()):
+            stage = stages.apply(position)
+            if stage.numActiveTasks() == 0 and stage.numCompleteTasks() < stage.numTasks():
+                found[int(stage.stageId())] = str(stage.name())
         return found
 
     def _warn(self, stage: int, name: str, seconds: float) -> None:

@@ -176,6 +176,13 @@ def test_ps_on_the_driver_are_refused_where_spark_feeds(sc: SparkContext) -> Non
         pass
 
 
+def test_the_python_example_of_the_documentation_runs(sc: SparkContext, nothing_left: None, tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "roles.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    exec(example.replace("/shared/", f"{tmp_path}/"), {"sc": sc, "__name__": "__main__"})
+    assert (tmp_path / "result.txt").read_text() == "20 steps"
+
+
 # ---- who is waited for -------------------------------------------------------------------------------------------------------
 
 

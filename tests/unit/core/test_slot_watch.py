@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,23 +14,26 @@ from tfos_core import slot_watch
 from tfos_core.slot_watch import SlotWatch
 
 
-class Tracker:
-    """Stages by id as Spark's tracker tells them; counts how often it was asked."""
+class Store:
+    """Stages by id with their active, completed and all tasks, as Spark's store tells them; counts how often it was asked."""
 
     def __init__(self, stages: dict[int, tuple[int, int, int]]) -> None:
         self.stages = stages
         self.asked = 0
         self.gone = False
 
-    def getActiveStageIds(self) -> list[int]:  # noqa: N802 - the name is Spark's
+    def active(self) -> Any:
         self.asked += 1
         if self.gone:
             raise RuntimeError("SparkContext was shut down")
-        return list(self.stages)
+        found = [stage(*entry) for entry in self.stages.items()]
+        return SimpleNamespace(size=found.__len__, apply=found.__getitem__)
 
-    def getStageInfo(self, stage: int) -> Any:  # noqa: N802 - the name is Spark's
-        active, completed, total = self.stages[stage]
-        return SimpleNamespace(name="count at job.py:3", numActiveTasks=active, numCompletedTasks=completed, numTasks=total)
+
+def stage(stage_id: int, tasks: tuple[int, int, int]) -> Any:
+    values = zip(("numActiveTasks", "numCompleteTasks", "numTasks"), tasks, strict=True)
+    methods = {name: partial(int, value) for name, value in values}
+    return SimpleNamespace(stageId=partial(int, stage_id), name=partial(str, "count at job.py:3"), **methods)
 
 
 @pytest.fixture
@@ -39,15 +43,17 @@ def events(monkeypatch: pytest.MonkeyPatch) -> Recorder:
     return Recorder()
 
 
-def started(tracker: Tracker, events: Recorder) -> SlotWatch:
-    watch = SlotWatch(SimpleNamespace(statusTracker=lambda: tracker), events)  # type: ignore[arg-type]
+def started(store: Store, events: Recorder) -> SlotWatch:
+    scala = SimpleNamespace(statusStore=lambda: SimpleNamespace(activeStages=store.active))
+    context: Any = SimpleNamespace(_jsc=SimpleNamespace(sc=lambda: scala))
+    watch = SlotWatch(context, events)
     watch.start()
     return watch
 
 
 def test_a_stage_without_a_running_task_is_told_with_what_to_do(events: Recorder) -> None:
-    tracker = Tracker({0: (2, 0, 2), 7: (0, 0, 4)})
-    started(tracker, events)
+    store = Store({0: (2, 0, 2), 7: (0, 0, 4)})
+    started(store, events)
     warning = events.wait_for("warning", 10)
     assert warning.id == "nodes-hold-all-slots"
     assert "stage 7 of this application (count at job.py:3)" in warning.message
@@ -55,7 +61,7 @@ def test_a_stage_without_a_running_task_is_told_with_what_to_do(events: Recorder
 
 
 def test_it_is_told_once(events: Recorder) -> None:
-    watch = started(Tracker({7: (0, 0, 4), 8: (0, 0, 4)}), events)
+    watch = started(Store({7: (0, 0, 4), 8: (0, 0, 4)}), events)
     events.wait_for("warning", 10)
     watch._thread.join(10)
     assert not watch._thread.is_alive()
@@ -63,17 +69,17 @@ def test_it_is_told_once(events: Recorder) -> None:
 
 
 def test_a_stage_that_gets_a_core_now_and_then_does_not_wait(events: Recorder) -> None:
-    tracker = Tracker({7: (1, 0, 4), 8: (0, 4, 4)})
-    watch = started(tracker, events)
-    poll_until(lambda: tracker.asked > 20, 10, what="Spark was asked often enough")
+    store = Store({7: (1, 0, 4), 8: (0, 4, 4)})
+    watch = started(store, events)
+    poll_until(lambda: store.asked > 20, 10, what="Spark was asked often enough")
     watch.stop()
     assert events.all("warning") == []
 
 
 def test_a_context_that_is_gone_ends_the_watch(events: Recorder) -> None:
-    tracker = Tracker({7: (0, 0, 4)})
-    tracker.gone = True
-    watch = started(tracker, events)
+    store = Store({7: (0, 0, 4)})
+    store.gone = True
+    watch = started(store, events)
     watch._thread.join(10)
     assert not watch._thread.is_alive()
     assert events.all("warning") == []

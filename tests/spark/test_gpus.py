@@ -32,7 +32,7 @@ TWO_GPUS = {"spark.executor.cores": "2", "spark.cores.max": "4", "spark.executor
 def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneCluster]:
     """Two Workers with two cores and two GPUs each; the second was started with a list of devices of its own."""
     folder = tmp_path_factory.mktemp("gpus")
-    listed = replace(gpu_worker(folder, ["1", "0"], cores=2), environment={"CUDA_VISIBLE_DEVICES": "6,7"})
+    listed = replace(gpu_worker(folder, ["0", "1"], cores=2), environment={"CUDA_VISIBLE_DEVICES": "7,6"})
     with StandaloneCluster([gpu_worker(folder, ["4", "5"], cores=2), listed]) as cluster:
         yield cluster
 
@@ -73,7 +73,7 @@ def test_spark_gives_every_node_its_gpus_and_feed_tasks_use_every_core(
         settings = {"num_ps": 1, "spark_mode": False, "options": {"gpus": 1}}
         with started_cluster(context, tell_devices, {"folder": str(served)}, **settings) as running:
             running.shutdown(timeout=60)
-    # On the second Worker, Spark's addresses 1 and 0 are positions in 6,7.
+    # On the second Worker, addresses 0 and 1 of Spark are positions in its list.
     assert sorted(devices(fed).values()) == ["4,5", "7,6"]
     assert devices(fed) == registered(events) == {node: ",".join(gpus) for node, gpus in table.items()}
     order = {entries[0]["devices"]: entries[0]["order"] for entries in notes(fed).values()}

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tfos_core import cluster as TFCluster
-    from tfos_core import compat, gpu_info, marker, reservation
+    from tfos_core import compat, dfutil, gpu_info, marker, reservation
     from tfos_core import context as TFSparkNode
     from tfos_core import node_api as TFNode
     from tfos_core import parallel as TFParallel
     from tfos_core import single_node as util
 
-__all__ = ("TFCluster", "TFNode", "TFParallel", "TFSparkNode", "compat", "gpu_info", "marker", "reservation", "util")
+__all__ = ("TFCluster", "TFNode", "TFParallel", "TFSparkNode", "compat", "dfutil", "gpu_info", "marker", "reservation", "util")
 
 _MODULES = {
     "TFCluster": "tfos_core.cluster",
@@ -25,6 +25,7 @@ _MODULES = {
     "TFParallel": "tfos_core.parallel",
     "TFSparkNode": "tfos_core.context",
     "compat": "tfos_core.compat",
+    "dfutil": "tfos_core.dfutil",
     "gpu_info": "tfos_core.gpu_info",
     "marker": "tfos_core.marker",
     "reservation": "tfos_core.reservation",

@@ -1,0 +1,166 @@
+"""CRC-32C of many byte ranges at once, in NumPy, and TensorFlow's masked form of it.
+
+The CRC without its initial value is linear and does not see leading zeros. So every range is cut from its end into lanes of equal
+width, the first one padded with zeros in front; all lanes are worked through in lockstep, four bytes a step with two tables of
+65,536 entries; then the lanes of a range are joined, and what the initial value would have become is added. For records of 450
+bytes this costs as much as calling a C function for each (0.6 us against 0.4-0.7 us, measured), and needs nothing on the executors.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tfos_core.tfrecords.ranges import Bytes, Ints, window
+
+__all__ = ("LANE_BYTES", "crc32c", "masked_crc32c")
+
+#: The widest lane; a buffer with this many bytes before its first range is not copied.
+LANE_BYTES = 512
+_POLYNOMIAL = 0x82F63B78
+_MASK_DELTA = 0xA282EAD8
+_FAN = 16
+_ALL = np.uint32(0xFFFFFFFF)
+
+Words = NDArray[np.uint32]
+
+
+def masked_crc32c(buffer: Bytes, starts: Ints, sizes: Ints) -> Words:
+    """TensorFlow's masked CRC-32C of the ranges of `buffer`."""
+    crc = crc32c(buffer, starts, sizes)
+    return ((crc >> np.uint32(15)) | (crc << np.uint32(17))) + np.uint32(_MASK_DELTA)
+
+
+def crc32c(buffer: Bytes, starts: Ints, sizes: Ints) -> Words:
+    """CRC-32C (Castagnoli) of the ranges of `buffer`."""
+    if len(starts) == 0:
+        return np.empty(0, dtype=np.uint32)
+    longest = int(sizes.max())
+    width = min(LANE_BYTES, max(4, (longest + 3) // 4 * 4))
+    counts = np.maximum(1, (sizes + width - 1) // width)
+    lanes = _lanes(buffer, starts, sizes, counts, width)
+    crc = _combined(_crc_of_lanes(lanes), counts, width)
+    return crc ^ _initial(sizes) ^ _ALL
+
+
+def _lanes(buffer: Bytes, starts: Ints, sizes: Ints, counts: Ints, width: int) -> Bytes:
+    """A row of `width` bytes for each lane; a range's first lane starts with zeros."""
+    begins = starts + sizes - counts * width
+    front = max(0, -int(begins.min()))
+    if front or len(buffer) < width:
+        buffer = np.concatenate((np.zeros(front, np.uint8), buffer, np.zeros(width, np.uint8)))
+        begins = begins + front
+    firsts = np.cumsum(counts) - counts
+    if int(counts.max()) > 1:
+        number = np.arange(int(counts.sum())) - np.repeat(firsts, counts)
+        lanes = window(buffer, width)[np.repeat(begins, counts) + number * width]
+    else:
+        lanes = window(buffer, width)[begins]
+    rows = lanes.view(np.uint8).reshape(-1, width)
+    padding = counts * width - sizes
+    widest = int(padding.max())
+    if widest:
+        before = np.arange(widest, dtype=np.int16) < padding.astype(np.int16)[:, None]
+        if len(firsts) == len(rows):
+            rows[:, :widest][before] = 0
+        else:
+            heads = rows[firsts, :widest]
+            heads[before] = 0
+            rows[firsts, :widest] = heads
+    return rows
+
+
+def _crc_of_lanes(lanes: Bytes) -> Words:
+    low, high = _word_tables()
+    columns = np.ascontiguousarray(lanes.view("<u4").T)
+    state = np.zeros(columns.shape[1], dtype=np.uint32)
+    mixed, from_low, from_high = np.empty_like(state), np.empty_like(state), np.empty_like(state)
+    index = np.empty(state.shape, dtype=np.intp)
+    for column in columns:
+        np.bitwise_xor(state, column, out=mixed)
+        np.bitwise_and(mixed, 0xFFFF, out=index, casting="unsafe")
+        # mode="wrap" spares the check of every index and the copy that goes with `out`.
+        low.take(index, out=from_low, mode="wrap")
+        np.right_shift(mixed, 16, out=index, casting="unsafe")
+        high.take(index, out=from_high, mode="wrap")
+        np.bitwise_xor(from_low, from_high, out=state)
+    return state
+
+
+def _combined(values: Words, counts: Ints, distance: int) -> Words:
+    """The CRC of every range from those of its lanes, `distance` bytes each."""
+    while int(counts.max()) > 1:
+        groups = (counts + _FAN - 1) // _FAN
+        # Right-aligned, like the lanes themselves: a missing lane in front is a zero.
+        padded = np.zeros(int(groups.sum()) * _FAN, dtype=np.uint32)
+        ends = np.cumsum(groups) * _FAN
+        number = np.arange(len(values)) - np.repeat(np.cumsum(counts) - counts, counts)
+        padded[np.repeat(ends - counts, counts) + number] = values
+        table = padded.reshape(-1, _FAN)
+        state = table[:, 0]
+        for lane in range(1, _FAN):
+            state = _apply(_shift_tables(distance), state) ^ table[:, lane]
+        values, counts, distance = state, groups, distance * _FAN
+    return values
+
+
+def _initial(sizes: Ints) -> Words:
+    """What the initial value, all ones, has become after `size` bytes."""
+    if int(sizes.min()) == int(sizes.max()):
+        return _initial_of(sizes[:1])
+    distinct, inverse = np.unique(sizes, return_inverse=True)
+    return _initial_of(distinct)[inverse]
+
+
+def _initial_of(sizes: Ints) -> Words:
+    state = np.full(len(sizes), _ALL, dtype=np.uint32)
+    for bit in range(int(sizes.max()).bit_length()):
+        chosen = np.flatnonzero((sizes >> bit) & 1)
+        if len(chosen):
+            state[chosen] = _apply(_shift_tables(1 << bit), state[chosen])
+    return state
+
+
+def _apply(tables: Words, state: Words) -> Words:
+    parts = (
+        state.reshape(-1, 1).view(np.uint8)
+        if state.flags.c_contiguous
+        else np.ascontiguousarray(state).reshape(-1, 1).view(np.uint8)
+    )
+    result: Words = tables[0][parts[:, 0]] ^ tables[1][parts[:, 1]] ^ tables[2][parts[:, 2]] ^ tables[3][parts[:, 3]]
+    return result
+
+
+@lru_cache(maxsize=1)
+def _byte_table() -> Words:
+    table = np.arange(256, dtype=np.uint32)
+    for _ in range(8):
+        table = np.where(table & 1, (table >> np.uint32(1)) ^ np.uint32(_POLYNOMIAL), table >> np.uint32(1))
+    return table
+
+
+def _zero_bytes(state: Words, count: int) -> Words:
+    for _ in range(count):
+        state = _byte_table()[state & 0xFF] ^ (state >> np.uint32(8))
+    return state
+
+
+@lru_cache(maxsize=1)
+def _word_tables() -> tuple[Words, Words]:
+    """Four zero bytes after the low and after the high half of a word."""
+    halves = np.arange(65536, dtype=np.uint32)
+    return _zero_bytes(halves, 4), _zero_bytes(halves << np.uint32(16), 4)
+
+
+@lru_cache(maxsize=256)
+def _shift_tables(distance: int) -> Words:
+    """Tables, one for each byte of the state, of what `distance` zero bytes do to it."""
+    values = np.arange(256, dtype=np.uint32)
+    identity = np.stack([values << np.uint32(8 * part) for part in range(4)])
+    if distance == 1:
+        return _zero_bytes(identity, 1)
+    half = _shift_tables(distance // 2)
+    twice = _apply(half, half.reshape(-1)).reshape(4, 256)
+    return twice if distance % 2 == 0 else _zero_bytes(twice, 1)

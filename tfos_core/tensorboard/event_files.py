@@ -16,6 +16,8 @@ __all__ = ("EventFiles", "Piece")
 
 #: A folder with more event files than this is not looked through to its end.
 _MOST_FILES = 10_000
+#: Keras under MultiWorkerMirroredStrategy lets workers write here and removes it at the end of `fit`: only the chief's count.
+_THROWN_AWAY = "workertemp_"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +99,7 @@ class EventFiles:
 
     def _walk(self) -> Iterator[_File]:
         for folder, folders, names in os.walk(self._folder):
-            folders.sort()
+            folders[:] = sorted(name for name in folders if not name.startswith(_THROWN_AWAY))
             for name in sorted(filter(is_event_file, names)):
                 place = os.path.join(folder, name)  # noqa: PTH118 - thousands of files, every few seconds
                 path = os.path.relpath(place, self._folder).replace(os.sep, "/")

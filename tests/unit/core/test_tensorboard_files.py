@@ -90,6 +90,11 @@ def test_only_plain_event_files_are_taken(tmp_path: Path) -> None:
     assert list(files_of(folder).pending()) == []
 
 
+def test_what_keras_will_throw_away_on_workers_is_not_collected_in_part(tmp_path: Path) -> None:
+    write(tmp_path, f"workertemp_0/train/{NAME}", b"x")
+    assert list(files_of(tmp_path).pending()) == []
+
+
 def test_a_folder_that_is_not_there_has_nothing_to_send(tmp_path: Path) -> None:
     assert list(files_of(tmp_path / "nothing").pending()) == []
 

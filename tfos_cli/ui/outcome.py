@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
@@ -53,8 +54,8 @@ def next_commands(view: RunView, result: Result) -> list[str]:
         commands = [f"  tfos logs {view.run_id} --node driver"]
     elif failed:
         commands = [f"  tfos logs {view.run_id} --node {failed}"]
-    if view.tensorboard_url and result.status == "success":
-        commands.append(f"  TensorBoard was at {view.tensorboard_url}")
+    if view.tensorboard_url and view.run_folder:
+        commands.append(f"  tensorboard --logdir {shlex.quote(f'{view.run_folder}/tensorboard')}")
     return [*commands, f"  tfos status {view.run_id}"]
 
 

@@ -83,16 +83,16 @@ def test_spark_gives_every_node_its_gpus_and_feed_tasks_use_every_core(
 
 
 def test_the_gpu_example_trains_with_a_gpu_for_each_node_and_status_shows_which(
-    run_line: RunLine, workers: StandaloneCluster, tmp_path: Path
+    run_line: RunLine, workers: StandaloneCluster, tfos_home: Path, tmp_path: Path
 ) -> None:
     spec = str(ROOT / "jobspecs" / "gpu.yaml")
     line = ["tfos", "train", spec, "--master", workers.url, "--set", f"args.export_dir={tmp_path / 'model'}"]
-    outcome = run_line([*line, "--set", "spark.executor_cores=2"], fresh=True, timeout_s=150)
+    outcome = run_line([*line, "--set", "spark.executor_cores=2", "--set", "num_epochs=6"], fresh=True, timeout_s=150)
     accuracy = re.search(r"test accuracy ([0-9.]+)", outcome.stdout)
     assert accuracy, outcome.stdout
     assert float(accuracy[1]) >= 0.9
-    run_id = outcome.stdout.split(maxsplit=1)[0]
-    status = run_line(["tfos", "status", run_id]).stdout
+    (record,) = (tfos_home / "runs").iterdir()
+    status = run_line(["tfos", "status", record.name]).stdout
     table = dict(re.findall(r"^(\w+:0) +finished, 127\.0\.0\.1, GPU (\d),", status, re.MULTILINE))
     assert table.keys() == {"chief:0", "worker:0"}, status
     assert set(table.values()) == {"4", "7"}

@@ -30,19 +30,21 @@ def main() -> None:
     """Run every shape, print a table for each, and write the results."""
     options = _parse()
     measurements: list[Measurement] = []
-    for shape in SHAPES:
-        if options.shape and shape.name not in options.shape:
-            continue
-        with contextlib.ExitStack() as stack:
-            upstream = None
-            if options.upstream:
-                rows = _scaled(shape.upstream_rows, options)
-                arguments = ["--shape", shape.name, "--rows", str(rows), "--partitions", str(options.partitions)]
-                upstream = stack.enter_context(Upstream("feed", *arguments, "--batch-size", str(options.batch_size)))
-            spark = stack.enter_context(start_spark())
-            measurements += _run_shape(spark, shape, upstream, options)
+    with start_spark() as spark:
+        for shape in SHAPES:
+            if options.shape and shape.name not in options.shape:
+                continue
+            with contextlib.ExitStack() as stack:
+                upstream = stack.enter_context(_upstream(shape, options)) if options.upstream else None
+                measurements += _run_shape(spark, shape, upstream, options)
     settings = {name: value for name, value in vars(options).items() if value is not None}
     print(f"\nwritten: {write_results('feed', measurements, master=MASTER, **settings)}")
+
+
+def _upstream(shape: Shape, options: argparse.Namespace) -> Upstream:
+    rows = _scaled(shape.upstream_rows, options)
+    arguments = ["--shape", shape.name, "--rows", str(rows), "--partitions", str(options.partitions)]
+    return Upstream("feed", *arguments, "--batch-size", str(options.batch_size))
 
 
 def _parse() -> argparse.Namespace:
@@ -80,6 +82,7 @@ def _run_shape(spark: Any, shape: Shape, upstream: Upstream | None, options: arg
             rounds["upstream 2.2.5"] = lambda: _scaled(shape.upstream_rows, options) / upstream.round()["seconds"]
         sides |= _alternate(rounds, options.rounds)
         cluster.shutdown()
+    data.unpersist()
     return _summarise(shape, sides)
 
 

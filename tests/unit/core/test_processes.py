@@ -146,7 +146,7 @@ def test_nodes_in_another_pid_namespace_are_left_alone(shells: list[Shell], monk
 def test_the_nearest_java_is_found_also_when_its_file_was_replaced(shells: list[Shell], tmp_path: Path) -> None:
     java = tmp_path / "java"
     shutil.copy("/bin/sh", java)
-    shell = Shell("/bin/sh -c 'echo $$; read x' & wait", program=str(java))
+    shell = Shell("/bin/sh -c 'echo $$; exec sleep 600' & wait", program=str(java))
     shells.append(shell)
     child = int(shell.line())
     assert processes.java_ancestor(child) == shell.pid

@@ -112,7 +112,8 @@ class ColumnReader:
         kinds, wanted = features.kinds, self.field.kind
         integers = kinds == Kind.INT64
         widened = wanted is Kind.FLOAT and bool(integers.any())
-        wrong = (kinds != wanted) & (kinds != Kind.NONE)
+        # An empty list says nothing about its kind.
+        wrong = (kinds != wanted) & (kinds != Kind.NONE) & (features.sizes > 0)
         if widened:
             wrong &= ~integers
         if wrong.any():

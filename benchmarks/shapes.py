@@ -42,7 +42,7 @@ class Rows:
         for start in range(0, self.per_partition, 1000):
             size = min(1000, self.per_partition - start)
             for values in random.random((size, width), dtype=np.float32).tolist():
-                yield tuple(values) if self.shape == "tuple10" else [values, partition % 10]
+                yield tuple(values) if self.shape == "tuple10" else (values, partition % 10)
 
 
 def build(spark: Any, shape: Shape, rows: int, partitions: int) -> Any:

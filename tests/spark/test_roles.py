@@ -33,25 +33,26 @@ LOSS = re.compile(r"(chief:0|worker:0) \|.*\bloss:? ([0-9.]+)")
 
 
 @pytest.fixture
-def train(run_line: RunLine, tmp_path: Path) -> Any:
-    """Runs a spec that we ship; what it writes goes to the test's folder."""
+def train(run_line: RunLine) -> Any:
+    """Runs a spec that we ship, and returns all that it says, the lines of every node included."""
 
     def run(spec: str, *settings: str) -> str:
-        line = ["tfos", "train", str(ROOT / "jobspecs" / f"{spec}.yaml")]
+        line = ["tfos", "train", "-v", str(ROOT / "jobspecs" / f"{spec}.yaml")]
         for setting in settings:
             line += ["--set", setting]
-        return run_line(line, fresh=True, timeout_s=LONGEST_S).stdout
+        outcome = run_line(line, fresh=True, timeout_s=LONGEST_S)
+        return outcome.stdout + outcome.stderr
 
     return run
 
 
-def check_training(stdout: str, accuracy: float, node: str = "chief:0") -> None:
+def check_training(said: str, accuracy: float, node: str = "chief:0") -> None:
     """The loss has fallen to less than half, and the model is good on images that it has not seen."""
-    losses = [float(loss) for name, loss in LOSS.findall(stdout) if name == node]
-    assert losses, stdout
+    losses = [float(loss) for name, loss in LOSS.findall(said) if name == node]
+    assert losses, said
     assert losses[-1] < losses[0] / 2, losses
-    found = re.findall(r"test accuracy ([0-9.]+)", stdout)
-    assert found, stdout
+    found = re.findall(r"test accuracy ([0-9.]+)", said)
+    assert found, said
     assert float(found[-1]) >= accuracy, found
 
 
@@ -59,38 +60,38 @@ def check_training(stdout: str, accuracy: float, node: str = "chief:0") -> None:
 
 
 def test_two_nodes_train_with_keras_3_and_a_loop_of_their_own(train: Any, nothing_left: None, tmp_path: Path) -> None:
-    stdout = train("keras3_allreduce", "num_epochs=6", f"args.export_dir={tmp_path / 'model'}")
-    check_training(stdout, 0.93)
+    said = train("keras3_allreduce", "num_epochs=6", f"args.export_dir={tmp_path / 'model'}")
+    check_training(said, 0.93)
     # Each node has half of the 1433 rows and puts 32 of them into a step of 64; both take part in every step.
-    assert set(re.findall(r"epoch \d: (\d+) steps", stdout)) == {"24"}
+    assert set(re.findall(r"epoch \d: (\d+) steps", said)) == {"24"}
     assert (tmp_path / "model" / "saved_model.pb").is_file()
 
 
 @pytest.mark.parametrize("on_driver", [False, True], ids=["on_executors", "on_the_driver"])
 def test_a_coordinator_trains_with_parameter_servers(on_driver: bool, train: Any, nothing_left: None) -> None:
-    stdout = train("parameter_server", f"driver_ps_nodes={str(on_driver).lower()}")
-    check_training(stdout, 0.93)
-    assert re.findall(r"chief:0 \| Epoch (\d)/5", stdout) == list("12345")
-    assert len(re.findall(r"chief:0 \| 20/20 ", stdout)) == 5
+    said = train("parameter_server", f"driver_ps_nodes={str(on_driver).lower()}")
+    check_training(said, 0.93)
+    assert re.findall(r"chief:0 \| Epoch (\d)/5", said) == list("12345")
+    assert len(re.findall(r"chief:0 \| 20/20 ", said)) == 5
     # With the ps on the driver, its executor is a second worker's.
-    assert ("worker:1 finished" in stdout) == on_driver
-    assert "ps:0 finished" in stdout
+    assert ("worker:1 finished" in said) == on_driver
+    assert "ps:0 finished" in said
 
 
 def test_workers_train_at_their_own_pace_fed_by_spark(train: Any, nothing_left: None) -> None:
-    stdout = train("async_parameter_server", "args.print_every=20")
-    check_training(stdout, 0.9)
-    done = {node: int(steps) for node, steps in re.findall(r"\| (chief:0|worker:0) is done after (\d+) steps", stdout)}
+    said = train("async_parameter_server", "args.print_every=20")
+    check_training(said, 0.9)
+    done = {node: int(steps) for node, steps in re.findall(r"\| (chief:0|worker:0) is done after (\d+) steps", said)}
     # 1433 rows six times over, in batches of 32; the last one of each node may be short.
     assert set(done) == {"chief:0", "worker:0"}
     assert 6 * 1433 / 32 <= sum(done.values()) <= 6 * 1433 / 32 + 2 * 6, done
-    assert "rows fed   8598" in stdout
+    assert "rows fed   8598" in said
 
 
 def test_an_evaluator_judges_the_checkpoints_of_the_chief(train: Any, nothing_left: None, tmp_path: Path) -> None:
-    stdout = train("evaluator", f"args.checkpoints={tmp_path}")
-    check_training(stdout, 0.9)
-    judged = [int(epoch) for epoch in re.findall(r"evaluator:0 \| epoch (\d): test accuracy", stdout)]
+    said = train("evaluator", f"args.checkpoints={tmp_path}")
+    check_training(said, 0.9)
+    judged = [int(epoch) for epoch in re.findall(r"evaluator:0 \| epoch (\d): test accuracy", said)]
     assert judged == sorted(set(judged))
     assert judged[-1] == 5, "the last checkpoint is judged in the time that it has after the training"
     (run,) = tmp_path.iterdir()
@@ -218,15 +219,23 @@ def test_a_job_that_waits_for_the_nodes_cores_is_told(
     monkeypatch.setattr(slot_watch, "WAITING_S", 1.0)
     events, counted = Recorder(), []
     with started_cluster(sc, nodes.stay, {"folder": str(tmp_path)}, spark_mode=False, on_event=events) as running:
+        ours = stage_ids(sc)
         waiting = InheritableThread(target=lambda: counted.append(sc.parallelize(range(8), 2).count()), daemon=True)
         waiting.start()
         warning = events.wait_for("warning", 30)
         assert warning.id == "nodes-hold-all-slots"
-        assert "test_roles.py" in warning.message
+        found = re.match(r"stage (\d+) of this application .* has waited for 1 s", warning.message)
+        assert found, warning.message
+        assert int(found[1]) not in ours
         with pytest.raises(Exception, match="did not end within"):
             running.shutdown(timeout=1)
         waiting.join(30)
     assert counted == [8], "it runs as soon as the nodes are gone"
+
+
+def stage_ids(sc: SparkContext) -> set[int]:
+    stages = sc._jsc.sc().statusStore().activeStages()
+    return {int(stages.apply(position).stageId()) for position in range(stages.size())}
 
 
 def test_shipped_roles_are_shown_before_they_are_launched(run_line: RunLine) -> None:

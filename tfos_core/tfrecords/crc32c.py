@@ -75,16 +75,17 @@ def _lanes(buffer: Bytes, starts: Ints, sizes: Ints, counts: Ints, width: int) -
 def _crc_of_lanes(lanes: Bytes) -> Words:
     low, high = _word_tables()
     columns = np.ascontiguousarray(lanes.view("<u4").T)
-    state = np.zeros(columns.shape[1], dtype=np.uint32)
+    count = columns.shape[1]
+    state = np.zeros(count, dtype=np.uint32)
     mixed, from_low, from_high = np.empty_like(state), np.empty_like(state), np.empty_like(state)
-    index = np.empty(state.shape, dtype=np.intp)
+    halves = mixed.view("<u2").reshape(count, 2).T
+    index = np.empty((2, count), dtype=np.intp)
     for column in columns:
         np.bitwise_xor(state, column, out=mixed)
-        np.bitwise_and(mixed, 0xFFFF, out=index, casting="unsafe")
+        np.copyto(index, halves)
         # mode="wrap" spares the check of every index and the copy that goes with `out`.
-        low.take(index, out=from_low, mode="wrap")
-        np.right_shift(mixed, 16, out=index, casting="unsafe")
-        high.take(index, out=from_high, mode="wrap")
+        low.take(index[0], out=from_low, mode="wrap")
+        high.take(index[1], out=from_high, mode="wrap")
         np.bitwise_xor(from_low, from_high, out=state)
     return state
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -13,8 +14,23 @@ from tfos_core.tensorboard.options import FileSink, TensorBoardOptions
 
 __all__ = ("ClusterOptions", "OutputSink")
 
+logger = logging.getLogger(__name__)
+
 #: Called with a node's name and lines that it printed, from any thread.
 OutputSink = Callable[[str, Sequence[str]], None]
+
+
+class _Guarded:
+    """A caller's sink whose errors are logged and end nothing."""
+
+    def __init__(self, sink: Callable[..., None]) -> None:
+        self._sink = sink
+
+    def __call__(self, *args: Any) -> None:
+        try:
+            self._sink(*args)
+        except Exception:
+            logger.exception("%r raised when it was told news of the cluster", self._sink)
 
 
 def _drop_output(node: str, lines: Sequence[str]) -> None:
@@ -57,6 +73,14 @@ class ClusterOptions:
     data: Mapping[str, Any] = field(default_factory=dict)
     base_dir: str | None = None
     feed_budget_bytes: int = DEFAULT_FEED_BUDGET_BYTES
+
+    def __post_init__(self) -> None:
+        # They are called between steps of the cluster's own work, which an error of theirs must not skip.
+        for name in ("on_event", "on_output"):
+            sink = getattr(self, name)
+            if not isinstance(sink, _Guarded):
+                object.__setattr__(self, name, _Guarded(sink))
+
     gpus: int | None = None
     gpu_source: Literal["auto", "spark", "nvidia-smi"] = "auto"
     tensorboard: TensorBoardOptions = field(default_factory=TensorBoardOptions)

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from tfos_core.errors import ConfigError
 from tfos_core.tfrecords.fields import RecordType
-from tfos_core.tfrecords.folders import InputFile, Sidecar, list_files, pack, read_sidecar
+from tfos_core.tfrecords.folders import InputFile, Sidecar, list_files, pack, read_sidecar, within_output
 from tfos_core.tfrecords.inference import infer_schema, partition_fields
 from tfos_core.tfrecords.options import ReadOptions, WriteOptions
 from tfos_core.tfrecords.reading import ReadTask
@@ -80,6 +80,8 @@ def plan_read(paths: Sequence[str], options: ReadOptions, schema: Any = None) ->
     """
     files = list_files(paths)
     sidecar = read_sidecar(paths) if options.sidecar else None
+    if sidecar is not None and sidecar.partition_by:
+        files = tuple(within_output(file, sidecar.partition_by) for file in files)
     if options.record_type is None:
         options = replace(options, record_type=sidecar.record_type if sidecar else RecordType.EXAMPLE)
     if schema is None:

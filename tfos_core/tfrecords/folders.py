@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import posixpath
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, unquote
@@ -13,7 +13,7 @@ from tfos_core.errors import ConfigError
 from tfos_core.tfrecords.fields import RecordType
 from tfos_core.tfrecords.files import Storage, storage_of
 
-__all__ = ("SIDECAR_NAME", "InputFile", "Sidecar", "folder_name", "list_files", "pack", "read_sidecar")
+__all__ = ("SIDECAR_NAME", "InputFile", "Sidecar", "folder_name", "list_files", "pack", "read_sidecar", "within_output")
 
 SIDECAR_NAME = "_tfos_schema.json"
 #: The value of a partition column that stands for null, as in Hive and Spark.
@@ -140,13 +140,26 @@ def folder_name(column: str, value: str | None) -> str:
     return f"{quote(column, safe=' !$&()+,;@-_.~')}={shown}"
 
 
+def within_output(file: InputFile, partition_by: Sequence[str]) -> InputFile:
+    """The file with all its partition columns when only a part of an output is read, such as one partition's folder."""
+    folders = posixpath.dirname(file.path).split("/")
+    pairs = [pair for pair in _pairs(folders) if pair[0] in partition_by]
+    return InputFile(path=file.path, size=file.size, partition=tuple(pairs))
+
+
 def _size(file: InputFile) -> int:
     return file.size
 
 
 def _partition(below: str) -> tuple[tuple[str, str | None], ...]:
-    pairs = [part.partition("=") for part in posixpath.dirname(below).split("/") if "=" in part]
-    return tuple((unquote(column), None if value == NULL_FOLDER else unquote(value)) for column, _, value in pairs)
+    return tuple(_pairs(posixpath.dirname(below).split("/")))
+
+
+def _pairs(folders: Sequence[str]) -> Iterator[tuple[str, str | None]]:
+    for folder in folders:
+        column, equals, value = folder.partition("=")
+        if equals:
+            yield unquote(column), None if value == NULL_FOLDER else unquote(value)
 
 
 def _sidecar_path(storage: Storage, path: str) -> str | None:

@@ -124,6 +124,13 @@ def test_large_values_come_back() -> None:
     assert read(written(batch), batch.schema) == batch.to_pylist()
 
 
+def test_a_few_long_lists_among_many_short_ones_come_back() -> None:
+    lists = [[str(i) * (i % 200) for i in range(3000)], *([["a", "b"]] * 50), [], ["x"] * 2000]
+    batch = pa.record_batch({"t": pa.array(lists), "n": pa.array([[[i] * (i % 3) for i in range(len(each))] for each in lists])})
+    kind = RecordType.SEQUENCE_EXAMPLE
+    assert read(written(batch, kind), batch.schema, kind) == batch.to_pylist()
+
+
 def test_fields_are_matched_by_name_and_missing_ones_are_null() -> None:
     first = pa.record_batch({"a": pa.array([1]), "b": pa.array([2])})
     second = pa.record_batch({"b": pa.array([20]), "c": pa.array([30])})

@@ -125,6 +125,8 @@ def place(
     while True:
         cancellation.check()
         executors = registered_executors(sc)
+        if len(executors) >= needed:
+            _refuse_too_large_tasks(sc, plan, executors)
         placement = _fit(sc, executors, gpus)
         slots = _slots(sc, placement) if len(executors) >= needed else len(executors)
         if slots >= needed:
@@ -180,6 +182,15 @@ def node_cores(cores: Sequence[int], task_cpus: int) -> int:
 def _is_on(value: str | None) -> bool:
     """A setting as Spark reads it: in any case, spaces around it."""
     return (value or "").strip().lower() == "true"
+
+
+def _refuse_too_large_tasks(sc: SparkContext, plan: ClusterPlan, executors: tuple[Executor, ...]) -> None:
+    """Spark itself waits for ever when every executor has fewer cores than a task needs."""
+    task_cpus = int(sc.getConf().get("spark.task.cpus", "1"))
+    most = max((executor.cores for executor in executors), default=task_cpus)
+    if most < task_cpus:
+        detail = f"0 available: a task needs {task_cpus} cores, and no executor has more than {most}"
+        raise _too_few(sc, plan, 0, f"{detail} ({_sizes(sc)})")
 
 
 def _fit(sc: SparkContext, executors: tuple[Executor, ...], gpus: int) -> Placement:

@@ -187,7 +187,7 @@ class NodeJob:
             numbers = self._sc.parallelize(range(len(slots)), len(slots))
             if self._placement.profile is not None:
                 numbers = numbers.withResources(self._placement.profile)
-            task = NodeTask(cluster=self._config, slots=slots, payload=broadcast)
+            task = NodeTask(cluster=self._config, slots=slots, payload=broadcast, barrier=self._barrier)
             ends = (numbers.barrier() if self._barrier else numbers).mapPartitions(task).collect()
             error = next((end.error for end in ends if end.error is not None), None)
         except Exception as exc:  # noqa: BLE001 - whatever Spark raises is reported to the cluster

@@ -49,6 +49,7 @@ class NodeTask:
     cluster: ClusterConfig
     slots: tuple[NodeSlot, ...]
     payload: Broadcast[bytes]
+    barrier: bool = True
 
     def __call__(self, partition: Iterable[int]) -> Iterator[TaskEnd]:
         slot = self.slots[next(iter(partition))]
@@ -78,11 +79,12 @@ class NodeTask:
 
         visible = visible_devices(self.cluster.environment, os.environ)
         wait_s = min(GPU_WAIT_S, self.cluster.reservation_timeout / 2)
-        task = TaskContext.get()
-        if isinstance(task, BarrierTaskContext):
-            return take_gpus(request, self.slots, task, visible=visible, wait_s=wait_s)
+        # Not told from the context's class: a reused Python worker may still have that of an earlier task.
+        if self.barrier:
+            return take_gpus(request, self.slots, BarrierTaskContext.get(), visible=visible, wait_s=wait_s)
         # Without a barrier there is nobody to agree with, so only Spark hands out GPUs.
-        return take_gpus(request, (slot,), SoloTask(task.resources()), visible=visible, wait_s=wait_s)
+        task = SoloTask(TaskContext.get().resources())
+        return take_gpus(request, (slot,), task, visible=visible, wait_s=wait_s)
 
     def _configure(self, slot: NodeSlot) -> NodeConfig:
         jvm = java_ancestor(os.getpid())

@@ -89,12 +89,12 @@ def test_workers_train_at_their_own_pace_fed_by_spark(train: Any, nothing_left: 
 
 
 def test_an_evaluator_judges_the_checkpoints_of_the_chief(train: Any, nothing_left: None, tmp_path: Path) -> None:
-    said = train("evaluator", f"args.checkpoints={tmp_path}")
+    said = train("evaluator", f"args.checkpoints={tmp_path / 'checkpoints'}")
     check_training(said, 0.9)
     judged = [int(epoch) for epoch in re.findall(r"evaluator:0 \| epoch (\d): test accuracy", said)]
     assert judged == sorted(set(judged))
     assert judged[-1] == 5, "the last checkpoint is judged in the time that it has after the training"
-    (run,) = tmp_path.iterdir()
+    (run,) = (tmp_path / "checkpoints").iterdir()
     assert len(list(run.glob("ckpt-*.index"))) == 5
 
 

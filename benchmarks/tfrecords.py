@@ -1,6 +1,6 @@
 """Rows a second of TFRecords: ours against one tf.train.Example for each row, in alternating rounds of one run.
 
-    python benchmarks/tfrecords.py [--rounds 5] [--rows 40000] [--no-spark]
+    python benchmarks/tfrecords.py [--rounds 5] [--rows 200000] [--no-spark]
 
 A row has a bigint, a double, a string and an array of 100 floats. Two comparisons:
 
@@ -48,7 +48,7 @@ def main() -> None:
 def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5, help="measured rounds of every side (default 5)")
-    parser.add_argument("--rows", type=int, default=40_000, help="rows of our side; the other has a tenth (default 40000)")
+    parser.add_argument("--rows", type=int, default=200_000, help="rows of our side; the other has a tenth (default 200000)")
     parser.add_argument("--partitions", type=int, default=4, help="partitions of the DataFrame (default 4)")
     parser.add_argument("--no-spark", dest="spark", action="store_false", help="the codec only")
     return parser.parse_args()

@@ -67,7 +67,7 @@ class _Constant:
 
 
 def encode_in_parts(
-    batch: Any, fields: Sequence[Field], record_type: RecordType = RecordType.EXAMPLE, *, part_bytes: int = 8 << 20
+    batch: Any, fields: Sequence[Field], record_type: RecordType = RecordType.EXAMPLE, *, part_bytes: int = 2 << 20
 ) -> Iterator[Frames]:
     """`encode` of a batch in slices of about `part_bytes` of Arrow data, so that memory stays bounded and in cache."""
     rows = max(1, int(batch.num_rows * part_bytes / max(1, batch.nbytes)))

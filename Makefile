@@ -28,10 +28,8 @@ help:
 demo: java venv-demo
 	$(PYTHON_HERE) -m tfos_cli train jobspecs/digits_spark.yaml
 
-# Tests on real clusters have deadlines of seconds, which a busy machine may miss: what failed gets a second, last chance.
 test: java lint venv-dev
-	$(PYTEST) tests/unit tests/spark $(SLOW_IN_TEST) || \
-	$(PYTEST) tests/unit tests/spark $(SLOW_IN_TEST) --last-failed --last-failed-no-failures none
+	$(PYTEST) tests/unit tests/spark $(SLOW_IN_TEST)
 
 test-unit: venv-dev
 	$(PYTEST) tests/unit

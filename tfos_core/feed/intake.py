@@ -185,7 +185,13 @@ class Intake(threading.Thread):
 
     def _finish(self) -> None:
         self._hub.leave(self)
-        self._hub.turns.give_back(self)
+        try:
+            self._let_go()
+        finally:
+            # Only now: whoever is served next must not meet rows of this one.
+            self._hub.turns.give_back(self)
+
+    def _let_go(self) -> None:
         stream = self.stream
         if stream is None or stream.drained:
             return

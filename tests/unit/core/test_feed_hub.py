@@ -369,12 +369,16 @@ def test_an_inference_task_that_ends_early_leaves_no_row_behind(node: Node) -> N
         for packed in pack_rows(list(range(10)), 1 << 20):
             first.send(packed)
         assert len(feed.next_batch(2)) == 2
-    second = node.later(node.infer, [70, 71])
-    feed.batch_results([0, 0])
-    batch = feed.next_batch(4)
-    feed.batch_results(batch)
-    assert batch == [70, 71]
-    assert second.result(DEADLINE) == [70, 71]
+    # The next task is welcome only when nothing of the first is left.
+    with node.feeder(mode=Mode.INFER) as second:
+        feed.batch_results([0, 0])
+        for packed in pack_rows([70, 71], 1 << 20):
+            second.send(packed)
+        second.finish()
+        batch = feed.next_batch(4)
+        feed.batch_results(batch)
+        assert batch == [70, 71]
+        assert [row for kind, payload in second.remaining_results() for row in _rows_of(kind, payload)] == [70, 71]
 
 
 def test_input_mapping_gives_columns_in_lexicographic_order(node: Node) -> None:

@@ -1,0 +1,109 @@
+"""What is known of a job while it runs, and the result that becomes of it."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+import time
+import traceback
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from tfos_core import events
+from tfos_core.cluster_report import ClusterReport
+from tfos_core.errors import NodeError, TfosError
+from tfos_core.exit_codes import ExitCode, exit_code_of
+from tfos_core.parallel import InstanceResult
+from tfos_core.shim.errors import hint_of, sentence_of
+from tfos_core.shim.scratch import keep_export
+
+__all__ = ("Progress",)
+
+logger = logging.getLogger(__name__)
+
+
+class Progress:
+    """What is known so far; written from several threads, read when the result is made."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._first_failure: events.NodeFailed | None = None
+        self._rows_fed = 0
+        self._rows_per_node: dict[str, int] = {}
+        self._exports: tuple[str, ...] = ()
+        self._timings: dict[str, float] = {}
+        self._instances: tuple[dict[str, Any], ...] = ()
+
+    def note(self, event: events.Event) -> None:
+        """Keep what an event says that the result repeats."""
+        with self._lock:
+            if isinstance(event, events.NodeFailed):
+                if event.first and self._first_failure is None:
+                    self._first_failure = event
+            elif isinstance(event, (events.FeedProgress, events.FeedFinished)):
+                # Rows of the running epoch; the cluster's report replaces them by the whole.
+                self._rows_fed = max(self._rows_fed, event.rows)
+                self._rows_per_node = dict(event.rows_per_node)
+
+    def mark(self, phase: str, begun: float) -> None:
+        """A phase that began at that `time.monotonic()` is over."""
+        with self._lock:
+            self._timings[phase] = round(time.monotonic() - begun, 3)
+
+    def collect(self, report: ClusterReport) -> None:
+        """Take over what a cluster counted."""
+        with self._lock:
+            self._exports = tuple(report.exports)
+            self._timings.update({name: round(value, 3) for name, value in report.timings.items()})
+            if report.rows_per_node:
+                self._rows_per_node = dict(report.rows_per_node)
+                self._rows_fed = sum(report.rows_per_node.values())
+
+    def collect_instances(self, results: Sequence[InstanceResult]) -> None:
+        """Take over how the instances of a parallel job ended."""
+        with self._lock:
+            self._instances = tuple(result.to_dict() for result in results)
+            self._exports = tuple(path for result in results for path in result.exports)
+
+    def result(self, error: BaseException | None, *, run_folder: str, started: float) -> events.Result:
+        """The result of a job that ended with `error`, or well; exports are moved out of Spark's scratch."""
+        code = ExitCode.SUCCESS if error is None else exit_code_of(error)
+        status = {ExitCode.SUCCESS: "success", ExitCode.INTERRUPTED: "interrupted"}.get(code, "failed")
+        return events.Result(
+            status=status,
+            exit_code=code,
+            error="" if error is None else sentence_of(error),
+            hint=hint_of(error, code),
+            first_failure=self._failure(error) if status == "failed" else None,
+            timings=self._timings | {"total_s": round(time.time() - started, 3)},
+            rows_fed=self._rows_fed,
+            rows_per_node=self._rows_per_node,
+            exports=_kept(self._exports, Path(run_folder)),
+            instances=self._instances,
+        )
+
+    def _failure(self, error: BaseException | None) -> dict[str, Any] | None:
+        """The node that failed first, or the driver when the failure happened there."""
+        if self._first_failure is not None:
+            return asdict(self._first_failure)
+        if error is None or (isinstance(error, TfosError) and not getattr(error, "remote_traceback", "")):
+            return None
+        text = getattr(error, "remote_traceback", "") or "".join(traceback.format_exception(error))
+        node, host, executor_id = "driver", socket.gethostname(), -1
+        if isinstance(error, NodeError):
+            node, host, executor_id = error.node, error.host, error.executor_id
+        return asdict(events.NodeFailed(node=node, host=host, executor_id=executor_id, error=sentence_of(error), traceback=text))
+
+
+def _kept(exports: tuple[str, ...], folder: Path) -> tuple[str, ...]:
+    kept = []
+    for path in exports:
+        try:
+            kept.append(keep_export(folder, path))
+        except OSError:
+            logger.warning("%s could not be moved out of Spark's scratch", path, exc_info=True)
+            kept.append(path)
+    return tuple(kept)

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 import click
+from click.shell_completion import CompletionItem
 
-from tfos_cli import __version__, logs
+from tfos_cli import __version__, completion, logs
 from tfos_cli.commands import COMMANDS
 from tfos_cli.exit_codes import BROKEN_PIPE, ExitCode, exit_code_of
 from tfos_cli.options import verbosity_options
@@ -34,6 +35,12 @@ class UsageError(ConfigError):
 
 class LazyGroup(click.Group):
     """A group that imports the module of a command when the command is used."""
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Commands by the table, again without importing one."""
+        if incomplete.startswith("-"):
+            return super().shell_complete(ctx, incomplete)
+        return [CompletionItem(verb, help=summary) for verb, summary in COMMANDS.items() if verb.startswith(incomplete)]
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The verbs in the order of the table, which is the order in which a newcomer needs them."""
@@ -91,6 +98,8 @@ def run(argv: Sequence[str], *, console: Console | None = None, platform: str = 
     console.debug = "--debug" in argv
     try:
         _refuse_windows(platform)
+        if completion.VARIABLE in os.environ:
+            return completion.answer(cli, os.environ)
         return _invoke(list(argv), console)
     except BrokenPipeError:
         _silence_stdout()

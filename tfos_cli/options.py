@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from tfos_cli.ui.console import Console, Verbosity
 
@@ -34,7 +36,7 @@ def spec_argument(function: Function) -> Function:
 
 def run_id_argument(function: Function) -> Function:
     """The id of a run, as `run_id: str`."""
-    return click.argument("run_id", metavar="RUN_ID")(function)
+    return click.argument("run_id", metavar="RUN_ID", shell_complete=_complete_run_id)(function)
 
 
 def spec_options(function: Function) -> Function:
@@ -76,6 +78,14 @@ class _ConsoleCallback:
         console = ctx.find_object(Console)
         if value and console is not None:
             self._apply(console)
+
+
+def _complete_run_id(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Ids of runs for the shell, the newest first."""
+    from tfos_cli.runs import RunStore
+
+    runs = RunStore.of_environment(os.environ).all()
+    return [CompletionItem(run.id) for run in reversed(runs) if run.id.startswith(incomplete)]
 
 
 def _set_json(console: Console) -> None:

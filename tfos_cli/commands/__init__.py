@@ -14,10 +14,12 @@ __all__ = ("COMMANDS",)
 #: verb -> what `tfos --help` says about it; the module is `tfos_cli.commands.<verb>`, with `_` for `-`.
 COMMANDS: Mapping[str, str] = {
     "train": "Train a model on the nodes of a Spark cluster.",
+    "init": "Write a spec and a program to start from.",
     "validate": "Check a job spec without starting anything.",
     "schema": "Print the JSON Schema of the job spec.",
     "runs": "List the runs of this machine.",
     "status": "Show how a run is doing, or how it ended.",
     "logs": "Show what the nodes of a run have printed.",
     "cancel": "Stop a run and shut its cluster down.",
+    "completion": "Print what makes a shell complete tfos.",
 }

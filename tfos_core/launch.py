@@ -23,7 +23,7 @@ from tfos_core.topology import ClusterPlan, InputMode
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-__all__ = ("NodeJob", "await_registration", "driver_host", "make_payload", "new_cluster_config")
+__all__ = ("NodeJob", "await_registration", "default_fs", "driver_host", "make_payload", "new_cluster_config")
 
 logger = logging.getLogger(__name__)
 
@@ -79,7 +79,7 @@ def new_cluster_config(  # noqa: PLR0913 - called in one place
         environment=dict(options.environment),
         keras=options.keras,
         threads=None if threads_chosen else cores,
-        default_fs=_default_fs(sc),
+        default_fs=default_fs(sc),
         num_epochs=options.num_epochs,
         data=dict(options.data),
         log_dir=log_dir,
@@ -91,6 +91,9 @@ def new_cluster_config(  # noqa: PLR0913 - called in one place
         collects_files=options.on_file is not None,
         collect_interval_s=options.collect_interval_s,
         gpus=gpus,
+        equal_steps=options.equal_steps,
+        restart_count=options.restart_count,
+        first_epoch=options.first_epoch,
     )
 
 
@@ -200,6 +203,7 @@ class NodeJob:
                 logger.debug("the broadcast of the function was not destroyed: %s", exc)
 
 
-def _default_fs(sc: SparkContext) -> str:
+def default_fs(sc: SparkContext) -> str:
+    """Hadoop's default file system on the driver; `file://` when it is local."""
     name = str(sc._jsc.hadoopConfiguration().get("fs.defaultFS") or "file://")
     return "file://" if name.startswith("file:") else name.rstrip("/")

@@ -11,13 +11,25 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tfos_core import cluster as TFCluster
-    from tfos_core import compat, dfutil, gpu_info, marker, reservation
+    from tfos_core import compat, dfutil, gpu_info, marker, pipeline, reservation
     from tfos_core import context as TFSparkNode
     from tfos_core import node_api as TFNode
     from tfos_core import parallel as TFParallel
     from tfos_core import single_node as util
 
-__all__ = ("TFCluster", "TFNode", "TFParallel", "TFSparkNode", "compat", "dfutil", "gpu_info", "marker", "reservation", "util")
+__all__ = (
+    "TFCluster",
+    "TFNode",
+    "TFParallel",
+    "TFSparkNode",
+    "compat",
+    "dfutil",
+    "gpu_info",
+    "marker",
+    "pipeline",
+    "reservation",
+    "util",
+)
 
 _MODULES = {
     "TFCluster": "tfos_core.cluster",
@@ -28,6 +40,7 @@ _MODULES = {
     "dfutil": "tfos_core.dfutil",
     "gpu_info": "tfos_core.gpu_info",
     "marker": "tfos_core.marker",
+    "pipeline": "tfos_core.pipeline",
     "reservation": "tfos_core.reservation",
     "util": "tfos_core.single_node",
 }

@@ -20,6 +20,11 @@ HEAVY = {"pyspark", "py4j", "tensorflow", "tf_keras", "keras", "tensorboard"}
 #: What executors do not have, or what only the command line may use.
 NOT_IN_CORE = {"click", "rich", "pydantic", "yaml", "psutil"}
 
+#: Their classes derive from pyspark's. Only Spark, `tfrecords.register` and the names of `tfos_core.pipeline` import them.
+DERIVED_FROM_PYSPARK = {"tfos_core.tfrecords.datasource"} | {
+    f"tfos_core.pipeline.{name}" for name in ("estimator", "model", "params", "persistence")
+}
+
 CLI_PROBE = """
 import json, sys
 from tfos_cli.main import run
@@ -90,8 +95,7 @@ def test_a_command_that_starts_nothing_imports_neither_spark_nor_tensorflow(line
 
 
 def test_importing_any_module_of_the_core_brings_in_nothing_that_executors_may_lack() -> None:
-    # The data source's classes derive from pyspark's; only Spark and `tfrecords.register` import that module.
-    names = [name for name in modules_of("tfos_core") if name != "tfos_core.tfrecords.datasource"]
+    names = [name for name in modules_of("tfos_core") if name not in DERIVED_FROM_PYSPARK]
     outcome = probe(CORE_PROBE, names)
     assert outcome.returncode == 0, outcome.stderr
     found = json.loads(outcome.stdout)

@@ -54,5 +54,5 @@ def test_a_module_for_users_lists_all_its_functions_and_classes(name: str) -> No
 
 def test_the_names_of_the_2022_api_are_there() -> None:
     core = importlib.import_module("tfos_core")
-    assert {"TFCluster", "TFNode", "TFSparkNode", "compat", "marker", "reservation"} <= set(core.__all__)
+    assert {"TFCluster", "TFNode", "TFSparkNode", "compat", "marker", "pipeline", "reservation"} <= set(core.__all__)
     assert [name for name in core.__all__ if not hasattr(core, name)] == []

@@ -10,8 +10,8 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from tfos_core.errors import ConfigError
+from tfos_core.storage import Storage, storage_of
 from tfos_core.tfrecords.fields import RecordType
-from tfos_core.tfrecords.files import Storage, storage_of
 
 __all__ = ("SIDECAR_NAME", "InputFile", "Sidecar", "folder_name", "list_files", "pack", "read_sidecar", "within_output")
 

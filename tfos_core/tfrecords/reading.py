@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from tfos_core.errors import ConfigError
+from tfos_core.storage import storage_of
 from tfos_core.tfrecords.compression import open_compressed
 from tfos_core.tfrecords.decode import Decoded, Decoder
 from tfos_core.tfrecords.fields import Field, RecordType, fields_of
-from tfos_core.tfrecords.files import storage_of
 from tfos_core.tfrecords.folders import InputFile
 from tfos_core.tfrecords.framing import Problem, read_blocks
 from tfos_core.tfrecords.options import ReadMode, ReadOptions

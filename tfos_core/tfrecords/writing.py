@@ -18,10 +18,10 @@ import numpy as np
 import pyarrow as pa
 
 from tfos_core.errors import ConfigError
+from tfos_core.storage import storage_of
 from tfos_core.tfrecords.compression import OutputStream, write_compressed
 from tfos_core.tfrecords.encode import encode_in_parts
 from tfos_core.tfrecords.fields import Field, fields_of
-from tfos_core.tfrecords.files import storage_of
 from tfos_core.tfrecords.folders import SIDECAR_NAME, Sidecar, folder_name
 from tfos_core.tfrecords.options import WriteOptions
 

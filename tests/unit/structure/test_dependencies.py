@@ -16,8 +16,9 @@ ROOT = Path(__file__).parents[3]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 RUNTIME = [Requirement(text) for text in PROJECT["dependencies"]]
 DEVELOPMENT = [Requirement(text) for text in PROJECT["optional-dependencies"]["dev"]]
+EXTRAS = [Requirement(text) for name, texts in PROJECT["optional-dependencies"].items() if name != "dev" for text in texts]
 #: Names of distributions whose module is called otherwise.
-MODULES = {"PyYAML": "yaml"}
+MODULES = {"PyYAML": "yaml", "hdfs-native": "hdfs_native"}
 #: Installed with something else that is a dependency, and part of its public face.
 COMES_WITH = {"py4j": "pyspark", "keras": "tensorflow", "pydantic_core": "pydantic"}
 
@@ -44,7 +45,7 @@ def imported(package: str) -> set[str]:
     return found - set(sys.stdlib_module_names) - {"tfos_cli", "tfos_core"}
 
 
-@pytest.mark.parametrize("requirement", [*RUNTIME, *DEVELOPMENT], ids=lambda requirement: requirement.name)
+@pytest.mark.parametrize("requirement", [*RUNTIME, *EXTRAS, *DEVELOPMENT], ids=lambda requirement: requirement.name)
 def test_a_dependency_is_explained_and_pinned_within_its_range(requirement: Requirement) -> None:
     explained = (ROOT / "docs" / "dependencies.md").read_text(encoding="utf-8")
     assert re.search(rf"^\| `{re.escape(requirement.name)}`", explained, re.MULTILINE), "docs/dependencies.md has no line for it"
@@ -54,7 +55,7 @@ def test_a_dependency_is_explained_and_pinned_within_its_range(requirement: Requ
 
 
 def test_nothing_is_imported_that_is_not_a_dependency() -> None:
-    declared = {MODULES.get(requirement.name, requirement.name) for requirement in RUNTIME} | set(COMES_WITH)
+    declared = {MODULES.get(requirement.name, requirement.name) for requirement in [*RUNTIME, *EXTRAS]} | set(COMES_WITH)
     assert (imported("tfos_core") | imported("tfos_cli")) - declared == set()
 
 

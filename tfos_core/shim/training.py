@@ -26,7 +26,7 @@ def train(work: Work, function: Callable[..., Any], args: Any) -> None:
     """
     plan, begun = work.plan, time.monotonic()
     mode = InputMode(plan.input_mode)
-    data = usercode.load_data(work.spark, plan.data, args) if mode is InputMode.SPARK and plan.data is not None else None
+    data = usercode.load_fed_data(work.spark, plan.data, args) if mode is InputMode.SPARK and plan.data is not None else None
     work.cancellation.check()
     work.progress.mark("load_s", begun)
     cluster = start_cluster(work, function, args)

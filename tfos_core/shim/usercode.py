@@ -10,9 +10,10 @@ from typing import Any
 
 from tfos_core.errors import ConfigError, TfosError
 from tfos_core.jobplan import DataPlan, FunctionRef
+from tfos_core.shim.data import fed_columns, read_data
 from tfos_core.shim.errors import UserCodeError
 
-__all__ = ("build_args", "call", "load_data", "load_function")
+__all__ = ("build_args", "call", "load_data", "load_fed_data", "load_function")
 
 Function = Callable[..., Any]
 
@@ -49,14 +50,25 @@ def load_data(spark: Any, plan: DataPlan, args: Any) -> Any:
     Raises:
         UserCodeError: `source` or `transform` raised or gave None.
         ConfigError: the path can not be read in that format, or has no such columns.
+        StorageError: its file system does not answer.
     """
     if plan.source is not None:
-        return _checked(plan.source, call(f"source {plan.source.shown!r}", load_function(plan.source), spark, args))
-    data = _read(spark, plan)
+        data = _checked(plan.source, call(f"source {plan.source.shown!r}", load_function(plan.source), spark, args))
+        return data.select(*plan.columns) if plan.columns and hasattr(data, "select") else data
+    data = read_data(spark, plan)
     if plan.transform is not None:
         function = load_function(plan.transform)
         return _checked(plan.transform, call(f"transform {plan.transform.shown!r}", function, spark, data, args))
     return data
+
+
+def load_fed_data(spark: Any, plan: DataPlan, args: Any) -> Any:
+    """The same, with those columns of a DataFrame only that `input_mapping` names, when it does.
+
+    Raises:
+        UserCodeError, ConfigError, StorageError: as `load_data`.
+    """
+    return fed_columns(load_data(spark, plan, args), plan.input_mapping)
 
 
 def call(what: str, function: Function, *args: Any) -> Any:
@@ -68,21 +80,6 @@ def call(what: str, function: Function, *args: Any) -> Any:
     except (Exception, SystemExit) as exc:
         text = "".join(traceback.format_exception(exc.with_traceback(_below_here(exc))))
         raise UserCodeError(f"{what} raised {type(exc).__name__}: {exc}", None, text) from exc
-
-
-def _read(spark: Any, plan: DataPlan) -> Any:
-    try:
-        reader = spark.read.options(**plan.options)
-        data = reader.format(plan.format).load(plan.path)
-        return data.select(*plan.columns) if plan.columns else data
-    except Exception as exc:
-        if type(exc).__name__ != "AnalysisException":  # pyspark's; importing it for a check would cost the tests pyspark
-            raise
-        reason = str(exc).partition("\n")[0].partition(" SQLSTATE:")[0]
-        raise ConfigError(
-            f"data.path {plan.path!r} can not be read as {plan.format}: {reason}",
-            "Check data.path, data.format, data.columns and data.options in the spec.",
-        ) from exc
 
 
 def _checked(ref: FunctionRef, data: Any) -> Any:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tfos_core.errors import ConfigError
+from tfos_core.paths import absolute_path, has_scheme
 from tfos_core.tfrecords.fields import RecordType
 from tfos_core.tfrecords.folders import InputFile, Sidecar, list_files, pack, read_sidecar, within_output
 from tfos_core.tfrecords.inference import infer_schema, partition_fields
@@ -44,7 +45,7 @@ def load_tfrecords(
         ConfigError: a path does not exist, an option or a type can not be, or there is nothing to infer a schema from.
         CorruptRecordError: a sampled record is damaged.
     """
-    paths = (path,) if isinstance(path, str) else tuple(path)
+    paths = tuple(_qualified(spark, each) for each in ((path,) if isinstance(path, str) else path))
     plan = plan_read(paths, ReadOptions.of(options or {}), _struct(schema))
     if not plan.groups:
         return spark.createDataFrame([], plan.schema)
@@ -60,7 +61,7 @@ def save_as_tfrecords(
     Raises:
         ConfigError: the path exists (mode error), an option can not be, or a column's type can not be written.
     """
-    job = start_write(path, df.schema, WriteOptions.of(options or {}), _save_mode(mode))
+    job = start_write(_qualified(df.sparkSession, path), df.schema, WriteOptions.of(options or {}), _save_mode(mode))
     try:
         messages = df.mapInArrow(_WriteRows(job.task()), "written binary").collect()
         written = tuple(file for message in messages for file in pickle.loads(message.written))
@@ -161,6 +162,17 @@ def _found_schema(files: Sequence[InputFile], sidecar: Sidecar | None, options: 
     if not files:
         raise ConfigError("there are no TFRecord files, so there is no schema", "Check the path, or give a schema.")
     return from_arrow_schema(infer_schema(files, options))
+
+
+def _qualified(spark: SparkSession, path: str) -> str:
+    """A path without a scheme is on the default file system, as for Spark's own sources: on YARN that is mostly HDFS."""
+    if has_scheme(path):
+        return path
+    try:
+        default = str(spark.sparkContext._jsc.hadoopConfiguration().get("fs.defaultFS") or "")
+    except AttributeError:
+        return path  # a session without a JVM on this side
+    return absolute_path(path, default_fs=default) if has_scheme(default) and not default.startswith("file:") else path
 
 
 def _struct(schema: Any) -> Any:

@@ -14,9 +14,11 @@ from typing import Any
 import pytest
 
 from tfos_core import errors, events
+from tfos_core.cluster_report import ClusterReport
 from tfos_core.errors import ConfigError, FeedTimeoutError, NodeLostError, ReservationTimeoutError
 from tfos_core.exit_codes import ExitCode, exit_code_of
 from tfos_core.jobplan import DataPlan, FunctionRef, JobPlan
+from tfos_core.shim.data import fed_columns
 from tfos_core.shim.errors import DriverLostError, SubmissionError, UserCodeError
 from tfos_core.shim.job import Engine, Job
 from tfos_core.shim.record import RecordWriter
@@ -24,6 +26,7 @@ from tfos_core.shim.redaction import Redactor
 from tfos_core.shim.scratch import keep_export
 from tfos_core.shim.status import RunState, RunStatus, read_status, write_status
 from tfos_core.shim.usercode import build_args, load_data, load_function
+from tfos_core.storage import StorageError
 
 PROGRAM = """
 import sys
@@ -63,6 +66,10 @@ class Reader:
 
     def options(self, **options: Any) -> Reader:
         self.calls.append(options)
+        return self
+
+    def schema(self, schema: str) -> Reader:
+        self.calls.append(("schema", schema))
         return self
 
     def format(self, name: str) -> Reader:
@@ -105,6 +112,30 @@ def test_data_is_read_with_options_and_columns(program: str) -> None:
     plan = DataPlan(path="/d.csv", format="csv", options={"header": True}, columns=("a", "b"))
     assert load_data(spark, plan, None) == ("selected", ("a", "b"))
     assert spark.calls == [{"header": True}, "csv", "/d.csv"]
+
+
+def test_a_schema_among_the_options_goes_to_the_reader(program: str) -> None:
+    spark = Reader()
+    load_data(spark, DataPlan(path="/d.csv", format="csv", options={"header": "true", "schema": "a int"}), None)
+    assert spark.calls == [{"header": "true"}, ("schema", "a int"), "csv", "/d.csv"]
+
+
+def test_only_mapped_columns_of_a_dataframe_are_fed() -> None:
+    frame = SimpleNamespace(columns=["z", "a.b", "x"], select=lambda *columns: columns)
+    assert fed_columns(frame, {"z": "t", "a.b": "u"}) == ("`a.b`", "`z`")
+    assert fed_columns(frame, None) is frame
+    assert fed_columns([1, 2], {"a": "t"}) == [1, 2]
+    with pytest.raises(ConfigError, match="'nope'") as caught:
+        fed_columns(frame, {"nope": "t"})
+    assert "z, a.b, x" in str(caught.value.hint)
+
+
+def test_a_file_system_that_is_down_is_no_mistake_in_the_spec(program: str) -> None:
+    error = type("Py4JJavaError", (Exception,), {"__module__": "py4j.protocol"})
+    spark = Reader(error("An error occurred while calling o1.load.\n: java.net.ConnectException: Connection refused\n\tat x"))
+    with pytest.raises(StorageError, match="ConnectException: Connection refused") as caught:
+        load_data(spark, DataPlan(path="hdfs://x/y", format="csv"), None)
+    assert exit_code_of(caught.value) is ExitCode.INFRASTRUCTURE
 
 
 def test_source_and_transform_get_what_the_spec_promises(program: str) -> None:
@@ -178,8 +209,8 @@ class Cluster:
             raise self._shutdown
 
     def report(self) -> Any:
-        return SimpleNamespace(
-            exports=list(self._exports), timings={"feed_s": 1.0}, rows_per_node={"worker:0": 5}, rows=5, first_failure=None
+        return ClusterReport(
+            exports=list(self._exports), timings={"feed_s": 1.0}, rows_per_node={"worker:0": 5}, steps_per_node={"worker:0": 2}
         )
 
 

@@ -31,6 +31,7 @@ _LOOK_S = 0.1
 _TELL_S = 5.0
 
 _GPUS = "spark.executor.resource.gpu.amount"
+_TASK_GPUS = "spark.task.resource.gpu.amount"
 _LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*\]")
 
 
@@ -45,11 +46,15 @@ class Executor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """Where node tasks go: `profile` makes each take `cores` cores of an executor, or is None where Spark's defaults do that."""
+    """Where node tasks go: each takes `cores` cores and `gpus` GPUs of its executor.
+
+    `profile` is what makes it; None where the settings of all tasks do, which is the way of a Spark without stage-level scheduling.
+    """
 
     profile: ResourceProfile | None
     cores: int
     executors: tuple[Executor, ...]
+    gpus: int = 0
 
 
 def check_context(sc: SparkContext, input_mode: InputMode) -> list[str]:
@@ -200,15 +205,15 @@ def _fit(sc: SparkContext, executors: tuple[Executor, ...], gpus: int) -> Placem
     """
     task_cpus = int(sc.getConf().get("spark.task.cpus", "1"))
     cores = node_cores([executor.cores for executor in executors if executor.cores] or [_configured_cores(sc) or 1], task_cpus)
-    if task_cpus >= cores and (not gpus or sc.getConf().get("spark.task.resource.gpu.amount", None) == str(gpus)):
-        return Placement(profile=None, cores=cores, executors=executors)
+    if task_cpus >= cores and (not gpus or sc.getConf().get(_TASK_GPUS, None) == str(gpus)):
+        return Placement(profile=None, cores=cores, executors=executors, gpus=gpus)
     from pyspark.resource import ResourceProfileBuilder, TaskResourceRequests
 
     requests = TaskResourceRequests().cpus(cores)
     if gpus:
         requests = requests.resource("gpu", gpus)
     profile = ResourceProfileBuilder().require(requests).build
-    return Placement(profile=profile, cores=cores, executors=executors)
+    return Placement(profile=profile, cores=cores, executors=executors, gpus=gpus)
 
 
 def _slots(sc: SparkContext, placement: Placement) -> int:
@@ -222,10 +227,12 @@ def _slots(sc: SparkContext, placement: Placement) -> int:
             # Spark answers only for profiles that it knows.
             scala.resourceProfileManager().addResourceProfile(profile)
         except Exception as exc:
+            gpus = f" and {_TASK_GPUS}={placement.gpus}" if placement.gpus else ""
             raise ConfigError(
-                f"Spark {sc.version} on {sc.master} can not give a node all {placement.cores} cores of an executor, so that two "
+                f"Spark {sc.version} on {sc.master} can not give a node more of an executor than other tasks get, so that two "
                 f"could share one: {reason_of(exc)}",
-                f"Set spark.task.cpus={placement.cores}, which also means one feed task at a time on each executor.",
+                f"Set spark.task.cpus={placement.cores}{gpus} before the SparkContext starts, which also means one feed task at a "
+                "time on each executor.",
             ) from exc
     return int(scala.maxNumConcurrentTasks(profile))
 

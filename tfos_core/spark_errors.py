@@ -9,7 +9,8 @@ from tfos_core.errors import EnvironmentCheckError
 __all__ = ("python_error", "reason_of")
 
 _PYTHON_ERROR = re.compile(r"^(?:[A-Za-z_][\w.]*\.)?([A-Za-z_]\w*(?:Error|Exception|Interrupt)): (.+)$", re.MULTILINE)
-_JAVA_CAUSE = re.compile(r"(?:Caused by: |^)(?:[\w$]+\.)+([\w$]+(?:Exception|Error)): ([^\n]+)", re.MULTILINE)
+#: The outermost stands behind the colon that py4j begins its second line with.
+_JAVA_CAUSE = re.compile(r"(?:Caused by: |^(?:: )?)(?:[\w$]+\.)+([\w$]+(?:Exception|Error)): ([^\n]+)", re.MULTILINE)
 _LONGEST = 600
 #: What Java says when a program is not there.
 _NO_PYTHON = re.compile(r'Cannot run program "([^"]*python[^"]*)"')

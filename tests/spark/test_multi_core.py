@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from testbed import nodes
@@ -12,6 +13,11 @@ from testbed.clusters import Recorder, started_cluster
 from testbed.spark_context import start_context
 from testbed.standalone import StandaloneCluster, WorkerOptions
 from testbed.waiting import poll_until
+
+from tfos_core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
 
 EXECUTORS, CORES = 2, 2
 CONF = {"spark.executor.cores": str(CORES), "spark.executor.memory": "512m", "spark.cores.max": str(EXECUTORS * CORES)}
@@ -38,6 +44,14 @@ class Meet:
         return rows
 
 
+def forbid_profiles(context: SparkContext) -> None:
+    """Make a running Spark refuse resource profiles, as it does by itself on a cluster manager that it knows nothing of."""
+    manager = context._jsc.sc().resourceProfileManager()
+    field = manager.getClass().getDeclaredField("isStandaloneOrLocalCluster")
+    field.setAccessible(True)
+    field.set(manager, False)
+
+
 def test_nodes_land_one_per_executor_and_feed_tasks_use_every_core(
     one_host: StandaloneCluster, nothing_left: None, tmp_path: Path
 ) -> None:
@@ -48,6 +62,11 @@ def test_nodes_land_one_per_executor_and_feed_tasks_use_every_core(
         with started_cluster(context, nodes.consume, {"folder": str(tmp_path)}, EXECUTORS, on_event=events) as running:
             report = running.train(rows)
             running.shutdown(timeout=60)
+        forbid_profiles(context)
+        with pytest.raises(ConfigError, match=r"two could share one: .*TaskResourceProfiles are only supported for") as refusal:  # noqa: SIM117
+            with started_cluster(context, nodes.consume, {"folder": str(tmp_path)}, EXECUTORS):
+                pass
+    assert f"Set spark.task.cpus={CORES} before the SparkContext starts" in str(refusal.value.hint)
     # Every partition waited for the other three: that ends only when four feed tasks run at once.
     assert report.rows == 400
     assert report.rows_per_node == {"worker:0": 200, "worker:1": 200}
@@ -64,6 +83,7 @@ def test_without_stage_level_scheduling_task_cpus_put_one_node_on_each_executor(
     meeting = tmp_path / "meeting"
     meeting.mkdir()
     with start_context(one_host.url, CONF | {"spark.task.cpus": str(CORES)}) as context:
+        forbid_profiles(context)
         rows = context.parallelize(range(400), EXECUTORS * CORES).mapPartitionsWithIndex(Meet(meeting, EXECUTORS))
         with started_cluster(context, nodes.consume, {"folder": str(tmp_path)}, EXECUTORS) as running:
             report = running.train(rows)

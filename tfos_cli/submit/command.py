@@ -81,7 +81,13 @@ class SparkSubmitCommand:
 
 
 def build_command(
-    resolved: ResolvedSpec, *, plan_path: Path, run_folder: Path, python: str, spark_home: Path
+    resolved: ResolvedSpec,
+    *,
+    plan_path: Path,
+    run_folder: Path,
+    python: str,
+    spark_home: Path,
+    spark_version: str | None = None,
 ) -> SparkSubmitCommand:
     """The command of a job. Pure: nothing is read or written.
 
@@ -91,6 +97,7 @@ def build_command(
         python: the interpreter of the driver, and of executors that have the same files; `sys.executable`, because a virtual
             environment is lost when its link to the real interpreter is resolved.
         spark_home: as found by `locate_spark`; for a cluster inside this machine, the private one of `link_private_home`.
+        spark_version: of that Spark; None for one that can do all that tfos knows of.
 
     Raises:
         ConfigError: master, deploy mode or a path that can not work.
@@ -98,7 +105,14 @@ def build_command(
     spec = resolved.spec
     shipment = shipment_of(resolved, run_folder)
     packed = shipped_environment(resolved, run_folder)
-    location = Location(run_folder=run_folder, plan=plan_path, python=python, py_files=shipment.py_files, environment=packed)
+    location = Location(
+        run_folder=run_folder,
+        plan=plan_path,
+        python=python,
+        py_files=shipment.py_files,
+        environment=packed,
+        spark_version=spark_version,
+    )
     properties = spark_properties(resolved, location)
     secret = {key: value for key, value in properties.items() if is_secret_name(key)}
     properties_file = run_folder / "spark-secrets.conf" if secret else None

@@ -12,6 +12,7 @@ from tfos_cli.spec.masters import MasterKind
 from tfos_cli.submit.command import SparkSubmitCommand, build_command
 from tfos_cli.submit.environment_pack import shipped_environment
 from tfos_cli.submit.gpus import spark_gives_gpus
+from tfos_cli.submit.one_per_executor import schedules_stages
 from tfos_cli.submit.plan import build_plan
 from tfos_cli.submit.properties import Scratch, cluster_kind, is_on_this_machine, why_not_run
 from tfos_cli.submit.references import references_of
@@ -50,7 +51,9 @@ class DryRun:
         cluster = spec.cluster_plan()
         collect_sources(references_of(resolved))
         home = Scratch(folder=run_folder / "spark").home if is_on_this_machine(spec) else spark.path
-        command = build_command(resolved, plan_path=plan_path, run_folder=run_folder, python=python, spark_home=home)
+        command = build_command(
+            resolved, plan_path=plan_path, run_folder=run_folder, python=python, spark_home=home, spark_version=spark.version
+        )
         shipment = shipment_of(resolved, run_folder)
         written = [plan_path, run_folder / "spec.resolved.yaml", run_folder / "command.json", shipment.shim, *shipment.py_files]
         packed = shipped_environment(resolved, run_folder)
@@ -110,6 +113,8 @@ class DryRun:
         yield (
             f"executors: {spec.num_executors} on {self._place()}, each with {_count(spark.executor_cores, 'core')}" + self._memory()
         )
+        if not schedules_stages(cluster_kind(spec), self.spark.version):
+            yield f"tasks:     one at a time on each executor (Spark {self.spark.version} can not give nodes more there)"
         if not spec.is_parallel:
             yield f"input:     {spec.input_mode} mode"
         yield f"keras:     {self.resolved.keras.keras} ({self.resolved.keras.reason})"

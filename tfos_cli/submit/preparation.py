@@ -82,7 +82,9 @@ def prepare(
     plan = build_plan(resolved, run_id=run_id, run_folder=run_folder, channel=channel, detached=detached)
     scratch = Scratch(folder=run_folder / "spark")
     home = scratch.home if is_on_this_machine(resolved.spec) else spark.path
-    command = build_command(resolved, plan_path=plan_path, run_folder=run_folder, python=python, spark_home=home)
+    command = build_command(
+        resolved, plan_path=plan_path, run_folder=run_folder, python=python, spark_home=home, spark_version=spark.version
+    )
     prepared = Preparation(
         command=command,
         plan=plan,

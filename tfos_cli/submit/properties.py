@@ -15,6 +15,7 @@ from urllib.parse import quote
 from tfos_cli.spec.masters import MasterKind, local_cluster, master_kind
 from tfos_cli.spec.values import memory_bytes
 from tfos_cli.submit.gpus import gpu_properties, shipped_script
+from tfos_cli.submit.one_per_executor import task_properties
 from tfos_core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ class Location:
     """Where the files of a run and the interpreter are; `plan` is on this machine.
 
     `environment` is the archive of a Python environment for the executors, a path or a URL, None when they have their own.
+    `spark_version` is None for a Spark that can do all that tfos knows of.
     """
 
     run_folder: Path
@@ -70,6 +72,7 @@ class Location:
     python: str
     py_files: tuple[Path, ...]
     environment: str | None = None
+    spark_version: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,6 +176,7 @@ def spark_properties(resolved: ResolvedSpec, location: Location) -> dict[str, st
     ours = dict(ENGINE_PROPERTIES)
     ours |= _resources(resolved, kind)
     ours |= gpu_properties(spec, kind)
+    ours |= task_properties(spec, kind, cores=_cores(spec), version=location.spark_version)
     ours |= _placement(spec, kind, location)
     ours |= _environment(spec, kind, location)
     ours |= _files(resolved, location)

@@ -26,7 +26,8 @@ def test_an_executor_that_could_hold_two_nodes_is_refused_with_the_line_to_set(c
     assert f"spark.executor.cores={cores[0]}" in str(refusal.value.hint)
 
 
-def test_a_spark_without_stage_level_scheduling_is_refused_with_the_line_to_set() -> None:
+@pytest.mark.parametrize(("gpus", "line"), [(0, "4 before"), (2, "4 and spark.task.resource.gpu.amount=2 before")])
+def test_a_spark_without_stage_level_scheduling_is_refused_with_the_line_to_set(gpus: int, line: str) -> None:
     def refuse(profile: Any) -> None:
         raise RuntimeError("TaskResourceProfiles are only supported for Standalone cluster for now")
 
@@ -35,7 +36,7 @@ def test_a_spark_without_stage_level_scheduling_is_refused_with_the_line_to_set(
     sc: Any = SimpleNamespace(_jsc=SimpleNamespace(sc=lambda: scala), version="3.5.0", master="yarn")
     profile: Any = SimpleNamespace(_java_resource_profile=object())
     with pytest.raises(
-        ConfigError, match=r"Spark 3\.5\.0 on yarn can not give a node all 4 cores .*only supported for Standalone"
+        ConfigError, match=r"Spark 3\.5\.0 on yarn can not give a node more of an executor .*only supported for Standalone"
     ) as refusal:
-        _slots(sc, Placement(profile=profile, cores=4, executors=()))
-    assert "spark.task.cpus=4" in str(refusal.value.hint)
+        _slots(sc, Placement(profile=profile, cores=4, executors=(), gpus=gpus))
+    assert f"spark.task.cpus={line} the SparkContext starts" in str(refusal.value.hint)

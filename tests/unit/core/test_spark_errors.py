@@ -25,6 +25,10 @@ FROM_JAVA = """An error occurred while calling o1.collect.
 Caused by: java.io.IOException: Cannot run program "python9": error=2
 \tat y
 """
+FROM_JAVA_ALONE = """An error occurred while calling o959.addResourceProfile.
+: org.apache.spark.SparkException: TaskResourceProfiles are only supported for some.
+\tat org.apache.spark.resource.ResourceProfileManager.isSupported(ResourceProfileManager.scala:74)
+"""
 
 
 class GoneError(Exception):
@@ -39,6 +43,7 @@ class GoneError(Exception):
     [
         (RuntimeError(FROM_PYTHON), "NodeFailedError: worker:0 failed: boom: again"),
         (RuntimeError(FROM_JAVA), 'IOException: Cannot run program "python9": error=2'),
+        (RuntimeError(FROM_JAVA_ALONE), "SparkException: TaskResourceProfiles are only supported for some."),
         (RuntimeError("first line\nsecond line"), "first line"),
         (RuntimeError(), "RuntimeError"),
         (GoneError(), "GoneError"),

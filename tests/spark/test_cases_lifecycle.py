@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 import signal
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -77,9 +76,8 @@ def test_serving_nodes_are_stopped_when_the_others_are_done(sc: SparkContext, no
     events = Recorder()
     args = {"folder": str(tmp_path)}
     with started_cluster(sc, nodes.serve_or_train, args, spark_mode=False, num_ps=1, on_event=events) as running:
-        started = time.monotonic()
-        running.shutdown(timeout=60)
-        assert time.monotonic() - started < 30
+        # They would stay for 300 s.
+        running.shutdown(timeout=90)
     assert {event.node for event in events.all("node_finished")} >= {"worker:0"}
     assert events.all("node_failed") == []
     assert set(nodes.notes(tmp_path)) == {"ps:0", "worker:0"}
@@ -90,7 +88,7 @@ def test_a_serving_node_that_dies_early_is_a_failure(sc: SparkContext, nothing_l
         pytest.raises(NodeFailedError, match=r"ps:0 .*signal 15"),
         started_cluster(sc, nodes.stay, {"folder": str(tmp_path)}, spark_mode=False, num_ps=1) as running,
     ):
-        found = poll_until(lambda: nodes.notes(tmp_path).get("ps:0", []), 30, what="the ps runs")
+        found = poll_until(lambda: nodes.notes(tmp_path).get("ps:0", []), 60, what="the ps runs")
         os.kill(found[0]["pid"], signal.SIGTERM)
         running.shutdown(timeout=30)
 

@@ -51,7 +51,7 @@ def meet(folder: str, tasks: int) -> Callable[[int, Iterable[Any]], Iterator[int
 
     def one(index: int, rows: Iterable[Any]) -> Iterator[int]:
         (Path(folder) / f"{index}").touch()
-        poll_until(lambda: len(list(Path(folder).iterdir())) >= tasks, 30, what=f"{tasks} tasks at the same time")
+        poll_until(lambda: len(list(Path(folder).iterdir())) >= tasks, 60, what=f"{tasks} tasks at the same time")
         yield index
 
     return one
@@ -71,7 +71,7 @@ def test_spark_gives_every_node_its_gpus_and_feed_tasks_use_every_core(
             running.shutdown(timeout=60)
             table = running.report().gpus
         settings = {"num_ps": 1, "spark_mode": False, "options": {"gpus": 1}}
-        with started_cluster(context, tell_devices, {"folder": str(served)}, **settings) as running:
+        with started_cluster(context, tell_devices, {"folder": str(served), "nodes": 2}, **settings) as running:
             running.shutdown(timeout=60)
     # On the second Worker, addresses 0 and 1 of Spark are positions in its list.
     assert sorted(devices(fed).values()) == ["4,5", "7,6"]

@@ -40,7 +40,7 @@ class Meet:
     def __call__(self, index: int, rows: Iterator[int]) -> Iterator[int]:
         folder = Path(self.folder)
         (folder / f"begun-{index}").touch()
-        poll_until(lambda: len(list(folder.glob("begun-*"))) >= self.together, 30, what=f"{self.together} tasks run at once")
+        poll_until(lambda: len(list(folder.glob("begun-*"))) >= self.together, 60, what=f"{self.together} tasks run at once")
         return rows
 
 

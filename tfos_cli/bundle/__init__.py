@@ -1,0 +1,1 @@
+"""What `tfos report` puts together about one run, without secrets."""

@@ -19,6 +19,8 @@ class ClusterReport:
 
     Attributes:
         rows_per_node: rows that each node consumed, all epochs together.
+        steps_per_node: batches with rows that the program of each node took from the feed.
+        left_over: rows that `equal_steps` dropped, by node; they count in `rows_per_node`.
         partitions_discarded: partitions that arrived at nodes which had already ended.
         timings: seconds: `executors_s` until the executors were there, `ready_s` from then until every node had registered,
             `feed_s`, `shutdown_s` from the end of the last node until nothing was left.
@@ -29,6 +31,8 @@ class ClusterReport:
     """
 
     rows_per_node: dict[str, int] = field(default_factory=dict)
+    steps_per_node: dict[str, int] = field(default_factory=dict)
+    left_over: dict[str, int] = field(default_factory=dict)
     partitions_discarded: int = 0
     timings: dict[str, float] = field(default_factory=dict)
     exports: list[str] = field(default_factory=list)
@@ -54,6 +58,8 @@ class ClusterReport:
         return replace(
             self,
             rows_per_node=dict(self.rows_per_node),
+            steps_per_node=dict(self.steps_per_node),
+            left_over=dict(self.left_over),
             timings={name: round(seconds, 3) for name, seconds in self.timings.items()},
             exports=list(self.exports),
             exports_by_node={node: list(paths) for node, paths in self.exports_by_node.items()},

@@ -34,6 +34,8 @@ class TFNodeContext:
         num_epochs: how many epochs the job asks for.
         data: the data section of the job: `path`, `format`, `options`, `columns`.
         run_id: name of the run.
+        restart_count: how often the job was started again after a failure; 0 at first.
+        first_epoch: the epoch, from 0, that Spark begins to feed with: above 0 after a restart from a checkpoint.
     """
 
     def __init__(  # noqa: PLR0913 - made in one place, from one message
@@ -52,6 +54,8 @@ class TFNodeContext:
         run_id: str = "",
         log_dir: str | None = None,
         instances: int = 0,
+        restart_count: int = 0,
+        first_epoch: int = 0,
         release: Callable[[], None] = lambda: None,
         report: Callable[[Mapping[str, Any]], None] = lambda message: None,
     ) -> None:
@@ -73,6 +77,8 @@ class TFNodeContext:
         self.data: dict[str, Any] = dict(data or {})
         self.run_id = run_id
         self.log_dir = log_dir
+        self.restart_count = restart_count
+        self.first_epoch = first_epoch
         self._release = release
         self._report = report
 

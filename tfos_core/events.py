@@ -222,6 +222,7 @@ class Result(Event):
     """The last event of a run.
 
     `status` is success, failed or interrupted; `timings` are seconds by phase; `first_failure` has the fields of `NodeFailed`.
+    `steps_per_node` are batches that programs took from the feed, `rows_left_over` rows of `rows_per_node` that `equal_steps` dropped.
     `instances` of a parallel job: index, host, gpus, ok, value and error of each.
     """
 
@@ -234,6 +235,8 @@ class Result(Event):
     timings: Mapping[str, float] = field(default_factory=dict)
     rows_fed: int = 0
     rows_per_node: Mapping[str, int] = field(default_factory=dict)
+    steps_per_node: Mapping[str, int] = field(default_factory=dict)
+    rows_left_over: Mapping[str, int] = field(default_factory=dict)
     exports: tuple[str, ...] = ()
     instances: tuple[Mapping[str, Any], ...] = ()
 

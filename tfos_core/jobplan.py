@@ -65,6 +65,7 @@ class JobPlan:
     reservation_timeout: float = 600
     feed_timeout: float = 600
     num_epochs: int = 1
+    equal_steps: bool = False
     grace_secs: float = 0
     shutdown_timeout: float = 259200
     keras: Literal["legacy", "keras3"] = "keras3"

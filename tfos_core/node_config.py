@@ -44,6 +44,9 @@ class ClusterConfig:
     collect_interval_s: float = COLLECT_INTERVAL_S
     gpus: GpuRequest = field(default_factory=GpuRequest)
     independent: bool = False
+    equal_steps: bool = False
+    restart_count: int = 0
+    first_epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -53,6 +53,9 @@ class ClusterOptions:
         data: what `ctx.data` tells the program: the spec's data section.
         base_dir: where relative paths of the program start (`ctx.working_dir`); the executor's working folder by default.
         feed_budget_bytes: rows waiting in a node before feeders are held back; 64 MiB by default.
+        equal_steps: `as_dataset` gives all nodes the same number of whole batches; for `InputMode.SPARK`.
+        restart_count: what `ctx.restart_count` tells the program: how often the job was started again.
+        first_epoch: what `ctx.first_epoch` tells the program: the epoch, from 0, that the feed begins with.
         gpus: GPUs of every node that trains; None, the default, is as in 2022: `num_gpus` of the function's arguments, else those
             that Spark gives a task, else one if one is free. 0 hides all GPUs from TensorFlow.
         gpu_source: who hands them out: `spark`, `nvidia-smi`, or `auto`: Spark where it has GPUs for executors, else nvidia-smi.
@@ -73,6 +76,9 @@ class ClusterOptions:
     data: Mapping[str, Any] = field(default_factory=dict)
     base_dir: str | None = None
     feed_budget_bytes: int = DEFAULT_FEED_BUDGET_BYTES
+    equal_steps: bool = False
+    restart_count: int = 0
+    first_epoch: int = 0
 
     def __post_init__(self) -> None:
         # They are called between steps of the cluster's own work, which an error of theirs must not skip.

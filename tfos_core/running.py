@@ -152,7 +152,11 @@ class TFCluster:
             from tfos_core.feed.coordinator import FeedCoordinator
 
             self._feed = FeedCoordinator(
-                [slot.name for slot in self._plan.fed], self._server.send, self._emit, generation=self._generation
+                [slot.name for slot in self._plan.fed],
+                self._server.send,
+                self._emit,
+                generation=self._generation,
+                on_error=self._fail,
             )
             self._news.feed = self._feed
         self._board.open(self._server.send)
@@ -253,6 +257,9 @@ class TFCluster:
                 self._watch.settle()
             elif self._error is None and grace_secs > 0:
                 self._table.wait(lambda: not self._table.evaluating() or self._error is not None, grace_secs)
+            if self._feed is not None and self._error is None:
+                for warning in self._feed.totals.warnings(self._report.rows):
+                    self._emit(warning)
             if self._error is None and not self._table.has_trained():
                 self._emit(events.Warned(id="nobody-trains", message=_NOBODY_TRAINS, hint=_NOBODY_TRAINS_HINT))
             if self._error is None:
@@ -269,6 +276,9 @@ class TFCluster:
     def report(self) -> ClusterReport:
         """Rows, exports and timings so far."""
         failure = self._table.first_failure()
+        if self._feed is not None:
+            self._report.steps_per_node = self._feed.totals.steps
+            self._report.left_over = self._feed.totals.left_over
         return self._report.copy(first_failure=None if failure is None else failed_event(failure, first=True))
 
     # ---- failures ----------------------------------------------------------------------------------------------------------

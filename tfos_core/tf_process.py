@@ -76,6 +76,7 @@ class _Node:
             uplink=_Uplink(self._link),
             budget_bytes=self._config["feed_budget_bytes"],
             progress_path=Path(self._config["progress_path"]),
+            equal_steps=self._config["equal_steps"],
         )
         hub.start()
         return hub
@@ -119,6 +120,8 @@ class _Node:
             run_id=config["run_id"],
             log_dir=config["log_dir"],
             instances=config["instances"],
+            restart_count=config["restart_count"],
+            first_epoch=config["first_epoch"],
             release=self.release_port,
             report=self._link.send,
         )

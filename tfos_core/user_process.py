@@ -142,5 +142,8 @@ def _start_message(config: NodeConfig, spec: Mapping[str, list[str]], door: Feed
         "listener_fd": door.fileno() if door else None,
         "progress_path": door.progress_path if door else None,
         "feed_budget_bytes": cluster.feed_budget_bytes,
+        "equal_steps": cluster.equal_steps,
+        "restart_count": cluster.restart_count,
+        "first_epoch": cluster.first_epoch,
         "instances": config.instances,
     }

@@ -15,6 +15,7 @@ from typing import Any
 
 from tfos_cli.driver import run_plan
 from tfos_core import events
+from tfos_core.cluster_report import ClusterReport
 from tfos_core.errors import NodeFailedError
 from tfos_core.jobplan import JobPlan
 from tfos_core.options import ClusterOptions
@@ -54,7 +55,7 @@ class FakeCluster:
         self.options.cancellation.check()
 
     def report(self) -> Any:
-        return SimpleNamespace(exports=[], timings={"ready_s": 0.5}, rows_per_node={}, rows=0, first_failure=None)
+        return ClusterReport(timings={"ready_s": 0.5})
 
 
 class FakeSpark:

@@ -17,7 +17,7 @@ from testbed.processes import read_process
 from testbed.waiting import poll_until
 
 from tfos_core.cancellation import Cancellation
-from tfos_core.errors import ClusterStateError, FeedTimeoutError, InterruptedRunError, NodeFailedError
+from tfos_core.errors import ClusterStateError, FeedError, FeedTimeoutError, InterruptedRunError, NodeFailedError
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -208,6 +208,40 @@ def test_synchronous_training_ends_on_uneven_partitions(
     # Synchronous: both made the same steps and have the same weights.
     assert found["worker:0"][0]["steps"] == found["worker:1"][0]["steps"] > 0
     assert found["worker:0"][0]["weights"] == found["worker:1"][0]["weights"]
+
+
+def test_equal_steps_keep_a_loop_of_the_programs_own_together(sc: SparkContext, nothing_left: None, tmp_path: Path) -> None:
+    """One node has rows for 20 batches, the other one for 4; each step waits for both."""
+    sizes = [330, 70]
+    data = sc.parallelize(range(2), 2).flatMap(lambda number: [(float(i % 7), 2.0 * (i % 7)) for i in range(sizes[number])])
+    args = {"folder": str(tmp_path), "batch_size": 16}
+    options: dict[str, Any] = {"equal_steps": True, "num_epochs": 2}
+    events = Recorder()
+    with started_cluster(sc, nodes.loop_synchronously, args, options=options, on_event=events) as running:
+        report = running.train(data, num_epochs=2, feed_timeout=120, final=True)
+        running.shutdown(timeout=120)
+        whole = running.report()
+    found = nodes.notes(tmp_path)
+    one, other = found["worker:0"][0], found["worker:1"][0]
+    assert one["steps"] == other["steps"] == [4, 4]
+    assert one["weights"] == other["weights"] != [0.0]
+    assert one["sizes"] == other["sizes"] == [16]
+    assert report.rows == 2 * sum(sizes)
+    assert whole.steps_per_node == {"worker:0": 8, "worker:1": 8}
+    assert sorted(whole.left_over.values()) == [2 * (70 - 64), 2 * (330 - 64)]
+    assert [event.id for event in events.all("warning")].count("rows-left-over") == 1
+
+
+def test_a_node_without_rows_is_an_error_of_equal_steps(sc: SparkContext, nothing_left: None, tmp_path: Path) -> None:
+    args = {"folder": str(tmp_path), "batch_size": 16}
+    with (
+        pytest.raises(FeedError, match=r"worker:[01] got no row") as failure,
+        started_cluster(sc, nodes.loop_synchronously, args, options={"equal_steps": True}) as running,
+    ):
+        # Everything is delivered, so that only the shutdown can tell.
+        running.train(sc.parallelize([(1.0, 2.0)] * 50, 1), feed_timeout=120, final=True)
+        running.shutdown(timeout=120)
+    assert "repartition" in str(failure.value.hint)
 
 
 def test_only_one_train_call_runs_at_a_time(sc: SparkContext, nothing_left: None, rows: Any, tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ __all__ = (
     "fail_like_a_peer",
     "ignore_feed",
     "join_own_server",
+    "loop_synchronously",
     "notes",
     "return_early",
     "serve_and_consume",
@@ -80,7 +81,7 @@ def fail_like_a_peer(args: dict[str, Any], ctx: Any) -> None:
     if ctx.executor_id == 0:
         note(args, ctx)
         raise UnavailableError("failed to connect to all addresses")
-    poll_until(lambda: notes(Path(args["folder"])).get("worker:0"), 20, what="node 0 fails first")
+    poll_until(lambda: notes(Path(args["folder"])).get("worker:0"), 60, what="node 0 fails first")
     time.sleep(0.5)  # the real thing: news of the consequence is faster than that of the cause
     raise ValueError("no column 'label'")
 
@@ -138,7 +139,7 @@ def serve_or_train(args: dict[str, Any], ctx: Any) -> None:
     if ctx.job_name in ("ps", "evaluator"):
         time.sleep(300)
     everybody = sum(map(len, ctx.cluster_spec.values()))
-    poll_until(lambda: len(notes(Path(args["folder"]))) == everybody, 30, what="every node runs")
+    poll_until(lambda: len(notes(Path(args["folder"]))) == everybody, 60, what="every node runs")
 
 
 def show_cluster(args: dict[str, Any], ctx: Any) -> None:
@@ -151,7 +152,7 @@ def show_cluster(args: dict[str, Any], ctx: Any) -> None:
         num_workers=ctx.num_workers,
     )
     if ctx.job_name == "chief":
-        poll_until(lambda: len(notes(Path(args["folder"]))) == args["nodes"], 30, what="all nodes have noted")
+        poll_until(lambda: len(notes(Path(args["folder"]))) == args["nodes"], 60, what="all nodes have noted")
     else:
         time.sleep(300)
 
@@ -202,6 +203,33 @@ def train_synchronously(args: dict[str, Any], ctx: Any) -> None:
     callback = tf.keras.callbacks.LambdaCallback(on_batch_end=steps)
     model.fit(dataset.with_options(options), epochs=ctx.num_epochs, verbose=0, callbacks=[callback])
     note(args, ctx, steps=steps.count, weights=[float(value) for value in model.layers[-1].get_weights()[0].flatten()])
+
+
+def loop_synchronously(args: dict[str, Any], ctx: Any) -> None:
+    """A loop of the program's own: every step waits for all nodes, and nothing of TensorFlow pads one that has no rows."""
+    import tensorflow as tf
+
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    with strategy.scope():
+        weight = tf.Variable(0.0)
+
+    @tf.function
+    def step(x: Any, y: Any) -> Any:
+        gradient = tf.reduce_mean(2.0 * x * (weight * x - y))
+        replicas = tf.distribute.get_replica_context()
+        weight.assign_sub(0.0001 * replicas.all_reduce(tf.distribute.ReduceOp.MEAN, gradient))
+
+    steps = []
+    sizes = set()
+    dataset = ctx.get_data_feed().as_dataset(args["batch_size"], allow_empty=args.get("allow_empty", False))
+    for _ in range(ctx.num_epochs):
+        count = 0
+        for x, y in dataset:
+            strategy.run(step, args=(tf.cast(x, tf.float32), tf.cast(y, tf.float32)))
+            sizes.add(int(x.shape[0]))
+            count += 1
+        steps.append(count)
+    note(args, ctx, steps=steps, weights=[float(weight.numpy())], sizes=sorted(sizes))
 
 
 class StepCounter:

@@ -116,7 +116,8 @@ class JobSpec(Section):
         "installed and the cluster has more than one node, else keras3. Default `auto`.",
     )
     equal_steps: bool = Field(
-        default=False, description="Whether all nodes get the same number of whole batches, rows left over dropped. Default false."
+        default=False,
+        description="Whether `as_dataset` gives all nodes the same number of whole batches, rows left over dropped. Default false.",
     )
     data: Data | None = Field(default=None, description="What is read. Default null.")
     stream: Stream | None = Field(default=None, description="A stream of rows instead of `data`. Default null.")

@@ -54,6 +54,7 @@ def build_plan(resolved: ResolvedSpec, *, run_id: str, run_folder: Path, channel
         reservation_timeout=spec.reservation_timeout,
         feed_timeout=spec.feed_timeout,
         num_epochs=spec.num_epochs,
+        equal_steps=spec.equal_steps,
         grace_secs=spec.grace_secs,
         shutdown_timeout=spec.shutdown_timeout,
         keras=resolved.keras.keras,
@@ -127,8 +128,6 @@ def _not_available(resolved: ResolvedSpec) -> Iterator[str]:
     spec = resolved.spec
     if spec.stream is not None:
         yield "stream"
-    if spec.equal_steps:
-        yield "equal_steps: true"
     if spec.restart.max_restarts:
         yield f"restart.max_restarts: {spec.restart.max_restarts}"
     if spec.data is not None and spec.data.cache != "none":

@@ -36,6 +36,11 @@ def summary(view: RunView, result: Result) -> list[str]:
     if result.rows_fed:
         nodes = ", ".join(f"{name} {rows}" for name, rows in result.rows_per_node.items())
         lines.append(f"  rows fed   {result.rows_fed} ({nodes})")
+    if any(result.steps_per_node.values()):
+        lines.append(f"  batches    {', '.join(f'{name} {steps}' for name, steps in result.steps_per_node.items())}")
+    if result.rows_left_over:
+        nodes = ", ".join(f"{name} {rows}" for name, rows in result.rows_left_over.items())
+        lines.append(f"  left over  {sum(result.rows_left_over.values())} ({nodes})")
     lines += [f"  instance {one['index']} on {one['host']}: {one['value']}" for one in result.instances]
     lines += [f"  model      {path}" for path in result.exports]
     phases = ", ".join(

@@ -20,13 +20,15 @@ from tfos_core.errors import (
     ResultCountError,
     TfosError,
 )
-from tfos_core.events import EventSink, FeedFinished
+from tfos_core.events import EventSink, FeedFinished, Warned
+from tfos_core.feed.agreement import Agreements, GrantSteps
 from tfos_core.feed.epoch import Epoch, skew_warnings
 from tfos_core.feed.failures import from_wire
 from tfos_core.feed.jobs import job_tag, local_property, spark_error
 from tfos_core.feed.ledger import Conflict, Grant, Instruction, Ledger, Release, SendEnd
 from tfos_core.feed.source import feed_rdd, inference_rdd
 from tfos_core.feed.tasks import EPOCH_PROPERTY, Outcome, Target
+from tfos_core.feed.totals import NodeTotals
 
 __all__ = ("FeedCoordinator", "FeedReport")
 
@@ -55,6 +57,7 @@ class FeedCoordinator:
         on_event: gets FeedProgress, FeedFinished and Warned, from any thread.
         generation: the cluster's; feed tasks refuse a node of another one.
         block_bytes: what blocks of rows aim at.
+        on_error: called once with an error that nodes alone do not end with, from any thread; `train` may not be running.
     """
 
     def __init__(
@@ -65,6 +68,7 @@ class FeedCoordinator:
         *,
         generation: str = "",
         block_bytes: int = 1 << 20,
+        on_error: Callable[[TfosError], None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._nodes = tuple(nodes)
@@ -77,6 +81,9 @@ class FeedCoordinator:
         self._training = threading.Lock()
         self._aborted = threading.Event()
         self._error: TfosError | None = None
+        self._on_error = on_error
+        self._agreements = Agreements(nodes)
+        self.totals = NodeTotals(nodes)
         self._closed: set[str] = set()
         self._ledger: Ledger | None = None
         self._epoch = Epoch()
@@ -148,6 +155,7 @@ class FeedCoordinator:
         """The user's function returned on a node, which takes no more rows."""
         with self._lock:
             self._closed.add(node)
+            self._grant(self._agreements.left(node))
             if self._ledger is not None:
                 self._follow(self._ledger.node_closed(node))
         self._cancel_if_pointless()
@@ -157,6 +165,10 @@ class FeedCoordinator:
         op = message.get("op")
         if op == "feed.failed":
             self.abort(from_wire(message.get("error") or {}))
+            return
+        self.totals.note(node, message)
+        if op == "feed.steps":
+            self._agree(node, message)
             return
         if op == "feed.closed" and not message.get("failed"):
             with self._lock:
@@ -179,6 +191,23 @@ class FeedCoordinator:
         if self._error is not None:
             # The job may have been submitted between the abort and now.
             self._cancel_job()
+
+    def _agree(self, node: str, message: Mapping[str, Any]) -> None:
+        with self._lock:
+            grants, problem = self._agreements.told(node, message)
+            self._grant(grants)
+        if message.get("out"):
+            self._on_event(
+                Warned(id="equal-steps-unused", message=f"equal_steps does not apply to {node}, which calls next_batch()")
+            )
+        if problem is not None:
+            self.abort(problem)
+            self._on_error(problem)
+
+    def _grant(self, grants: Sequence[GrantSteps]) -> None:
+        for grant in grants:
+            for node in self._nodes:
+                self._tell(node, grant.to_message())
 
     # --- one call
 

@@ -66,6 +66,8 @@ class DataFeed:
         """
         if batch_size < 1:
             raise ConfigError(f"batch_size is {batch_size}", "Use 1 or more.")
+        if self._hub.equal_steps is not None:
+            self._hub.equal_steps.opt_out()
         pieces: list[Piece] = []
         missing = batch_size
         while missing > 0:
@@ -80,6 +82,8 @@ class DataFeed:
                 break
         if not self.train_mode and pieces:
             self._unanswered.append((pieces[0].stream, batch_size - missing))
+        if pieces:
+            self._hub.count_step()
         return self._assembled(pieces)
 
     def should_stop(self) -> bool:
@@ -124,19 +128,29 @@ class DataFeed:
         """Take no more rows: feed tasks end normally, and the driver stops feeding when all nodes have done this."""
         self._hub.close()
 
-    def as_dataset(self, batch_size: int, *, all_epochs: bool = False, drop_remainder: bool = False) -> Any:
+    def as_dataset(
+        self, batch_size: int, *, all_epochs: bool = False, drop_remainder: bool = False, allow_empty: bool = False
+    ) -> Any:
         """A `tf.data.Dataset` of whole batches; see `tfos_core.feed.dataset`.
 
         Args:
             batch_size: rows per element; with a tf.distribute strategy the global batch.
             all_epochs: one iteration is the whole feed instead of one epoch of one train call.
-            drop_remainder: drop the short batch at the end of an iteration.
+            drop_remainder: drop the short batch at the end of an iteration; with `equal_steps` that is done in any case.
+            allow_empty: with `equal_steps`, an epoch in which some node has not one whole batch has no steps, and is no error.
         """
         from tfos_core.feed.dataset import make_dataset
 
         if not self.train_mode:
             raise ConfigError("as_dataset() is for training", "Use next_batch() and batch_results() for inference.")
-        return make_dataset(self._hub, batch_size, mapping=self._mapping, all_epochs=all_epochs, drop_remainder=drop_remainder)
+        return make_dataset(
+            self._hub,
+            batch_size,
+            mapping=self._mapping,
+            all_epochs=all_epochs,
+            drop_remainder=drop_remainder,
+            allow_empty=allow_empty,
+        )
 
     def _assembled(self, pieces: Sequence[Piece]) -> Any:
         if self._mapping is None:

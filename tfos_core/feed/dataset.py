@@ -2,6 +2,7 @@
 
 One iteration is one epoch of one train call (or the whole feed). The last batch of an iteration may be short. After the end of the
 feed an iteration is empty. Cardinality is unknown and nothing repeats, so tf.distribute itself pads a node that has run out.
+With `equal_steps` all nodes get the same number of whole batches instead (`tfos_core.feed.equal_steps`).
 Auto-sharding is off: every node already has its own rows.
 
 An iteration that is abandoned (`break`, `take(n)`) leaves the rest of its epoch to the next one; rows that it had taken, and those
@@ -25,7 +26,13 @@ __all__ = ("BatchSource", "make_dataset")
 
 
 def make_dataset(
-    hub: FeedHub, batch_size: int, *, mapping: Mapping[str, str] | None, all_epochs: bool, drop_remainder: bool
+    hub: FeedHub,
+    batch_size: int,
+    *,
+    mapping: Mapping[str, str] | None,
+    all_epochs: bool,
+    drop_remainder: bool,
+    allow_empty: bool = False,
 ) -> Any:
     """Wait for the first block (or for the driver's word that none comes), and make the dataset.
 
@@ -52,7 +59,13 @@ def make_dataset(
         tf.TensorSpec(shape=[None, *tensor["shape"]], dtype=tf.as_dtype(tensor["dtype"]), name=None) for tensor in spec["tensors"]
     ]
     source = BatchSource(
-        hub=hub, batch_size=batch_size, spec=spec, mapping=mapping, all_epochs=all_epochs, drop_remainder=drop_remainder
+        hub=hub,
+        batch_size=batch_size,
+        spec=spec,
+        mapping=mapping,
+        all_epochs=all_epochs,
+        drop_remainder=drop_remainder,
+        allow_empty=allow_empty,
     )
     dataset = tf.data.Dataset.from_generator(source, output_signature=_structured(spec, signature))
     options = tf.data.Options()
@@ -70,9 +83,22 @@ class BatchSource:
     mapping: Mapping[str, str] | None
     all_epochs: bool
     drop_remainder: bool
+    allow_empty: bool = False
 
     def __call__(self) -> Iterator[Any]:
         """One iteration."""
+        equal = self.hub.equal_steps
+        if equal is None:
+            batches = self._batches()
+        else:
+            parts = equal.batches(self.batch_size, all_epochs=self.all_epochs, allow_empty=self.allow_empty)
+            batches = (self._element([self._arrays(piece) for piece in pieces]) for pieces in parts)
+        for batch in batches:
+            self.hub.count_step()
+            yield batch
+
+    def _batches(self) -> Iterator[Any]:
+        """The batches of this node's own rows."""
         iteration = self.hub.inbox.begin_iteration()
         pieces: list[list[np.ndarray[Any, Any]]] = []
         missing = self.batch_size

@@ -16,6 +16,7 @@ from tfos_core.errors import TfosError
 from tfos_core.feed import wire
 from tfos_core.feed.budget import ByteBudget
 from tfos_core.feed.elements import describe
+from tfos_core.feed.equal_steps import EqualSteps
 from tfos_core.feed.failures import to_wire
 from tfos_core.feed.inbox import Inbox, Stream
 from tfos_core.feed.intake import Intake
@@ -41,6 +42,7 @@ class FeedHub:
         uplink: the way to the driver's FeedCoordinator.
         budget_bytes: how many bytes of rows to hold before feed tasks have to wait.
         progress_path: where feed tasks look when rows were last consumed.
+        equal_steps: whether all nodes make the same number of steps with `as_dataset`.
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class FeedHub:
         uplink: Uplink,
         budget_bytes: int = DEFAULT_BUDGET_BYTES,
         progress_path: Path,
+        equal_steps: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.node = node
@@ -59,6 +62,7 @@ class FeedHub:
         self.uplink = uplink
         self.budget = ByteBudget(budget_bytes)
         self.inbox = Inbox(self.budget, on_consumed=self._on_consumed)
+        self.equal_steps = EqualSteps(self.inbox, report=self.report, on_left_over=self._on_left_over) if equal_steps else None
         self.turns = Turns()
         self._listener = listener
         self._progress = ProgressWriter(progress_path, clock=clock)
@@ -68,6 +72,8 @@ class FeedHub:
         self._grants: dict[tuple[int, int, int], dict[str, Any]] = {}
         self._goodbye: bytes | None = None
         self._rows: dict[int, int] = {}
+        self._steps = 0
+        self._left_over = 0
         self._reported = 0.0
         self._spec: dict[str, Any] | None = None
         self._spec_calls: set[int] = set()
@@ -132,6 +138,9 @@ class FeedHub:
                     self._lock.notify_all()
             case "feed.release":
                 self._on_release(message)
+            case "feed.steps":
+                if self.equal_steps is not None:
+                    self.equal_steps.on_grant(message)
             case _:
                 pass
 
@@ -184,8 +193,9 @@ class FeedHub:
             return self._grants.pop(key, None)
 
     def report(self, op: str, seq: int, **fields: Any) -> None:
-        """Tell the driver something, together with the rows that this node consumed of the epoch so far."""
-        self.uplink.send({"op": op, "seq": seq, **fields, "node_rows": self._rows.get(seq, 0)})
+        """Tell the driver something, with the rows that this node consumed of the epoch, and what it did in all epochs so far."""
+        done = {"node_rows": self._rows.get(seq, 0), "steps_done": self._steps, "left_over": self._left_over}
+        self.uplink.send({"op": op, "seq": seq, **fields, **done})
 
     def first_block(self, call: int, seq: int, block: Callable[[], Any]) -> None:
         """Describe the elements of the first block of a train call, for nodes that get none."""
@@ -201,6 +211,10 @@ class FeedHub:
 
     # --- for DataFeed
 
+    def count_step(self) -> None:
+        """A batch with rows is handed out."""
+        self._steps += 1
+
     def await_spec(self) -> dict[str, Any] | None:
         """The element structure of what is fed; waits for the first block. None when the feed ended without any row."""
         with self._lock:
@@ -213,6 +227,9 @@ class FeedHub:
         with self._lock:
             self._no_rows_at_all = self._spec is None
             self._lock.notify_all()
+
+    def _on_left_over(self, rows: int) -> None:
+        self._left_over += rows
 
     def _on_consumed(self, stream: Stream, rows: int) -> None:
         self._progress.advance(rows)

@@ -28,6 +28,7 @@ class Mark(Enum):
     DROPPED = "dropped"
     FEED = "feed"
     SUPERSEDED = "superseded"
+    NOTHING = "nothing"
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
@@ -169,11 +170,32 @@ class Inbox:
             self._changed.notify_all()
             return self._ends.iteration
 
-    def take(self, limit: int, *, iteration: int | None = None) -> Piece | Mark:
-        """Up to `limit` rows of one block, or what ended. Waits for as long as the feed is open and nothing comes."""
+    def wake(self) -> None:
+        """Make whoever waits in `take` or `wait_for` look at its condition again."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def wait_for(self, condition: Callable[[], bool], iteration: int) -> Mark | None:
+        """Wait until `condition` holds, and take nothing; a mark when the feed was closed or another iteration has begun."""
+        with self._changed:
+            while not condition():
+                if iteration != self._ends.iteration:
+                    return Mark.SUPERSEDED
+                if self._ends.closed:
+                    return Mark.FEED
+                self._changed.wait()
+            return None
+
+    def take(self, limit: int, *, iteration: int | None = None, unless: Callable[[], bool] | None = None) -> Piece | Mark:
+        """Up to `limit` rows of one block, or what ended. Waits for as long as the feed is open and nothing comes.
+
+        Args:
+            iteration: of `begin_iteration`.
+            unless: a condition on which nothing is waited for: Mark.NOTHING when nothing is there.
+        """
         with self._consumer:
             while True:
-                entry = self._next(iteration)
+                entry = self._next(iteration, unless)
                 if isinstance(entry, Mark):
                     return entry
                 if entry.block is None:
@@ -183,7 +205,7 @@ class Inbox:
                 if piece is not None:
                     return piece
 
-    def _next(self, iteration: int | None) -> _Entry | Mark:
+    def _next(self, iteration: int | None, unless: Callable[[], bool] | None) -> _Entry | Mark:
         with self._changed:
             while True:
                 if iteration is not None and iteration != self._ends.iteration:
@@ -203,6 +225,8 @@ class Inbox:
                     self._current = head
                     self._serving = head.stream if head.stream.infer else None
                     return head
+                if unless is not None and unless():
+                    return Mark.NOTHING
                 self._changed.wait()
 
     def _served(self) -> Mark | None:

@@ -162,6 +162,7 @@ class Job:
             gpus=plan.gpus,
             gpu_source=plan.gpu_source,
             num_epochs=plan.num_epochs,
+            equal_steps=plan.equal_steps,
             base_dir=plan.base_dir,
             data=asdict(plan.data) if plan.data is not None else {},
             tensorboard=plan.tensorboard,

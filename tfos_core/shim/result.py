@@ -33,6 +33,8 @@ class Progress:
         self._first_failure: events.NodeFailed | None = None
         self._rows_fed = 0
         self._rows_per_node: dict[str, int] = {}
+        self._steps_per_node: dict[str, int] = {}
+        self._left_over: dict[str, int] = {}
         self._exports: tuple[str, ...] = ()
         self._timings: dict[str, float] = {}
         self._instances: tuple[dict[str, Any], ...] = ()
@@ -58,6 +60,8 @@ class Progress:
         with self._lock:
             self._exports = tuple(report.exports)
             self._timings.update({name: round(value, 3) for name, value in report.timings.items()})
+            self._steps_per_node = dict(report.steps_per_node)
+            self._left_over = dict(report.left_over)
             if report.rows_per_node:
                 self._rows_per_node = dict(report.rows_per_node)
                 self._rows_fed = sum(report.rows_per_node.values())
@@ -81,6 +85,8 @@ class Progress:
             timings=self._timings | {"total_s": round(time.time() - started, 3)},
             rows_fed=self._rows_fed,
             rows_per_node=self._rows_per_node,
+            steps_per_node=self._steps_per_node,
+            rows_left_over=self._left_over,
             exports=_kept(self._exports, Path(run_folder)),
             instances=self._instances,
         )

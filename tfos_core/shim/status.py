@@ -84,6 +84,8 @@ class RunStatus:
     timings: Mapping[str, float] = field(default_factory=dict)
     rows_fed: int = 0
     rows_per_node: Mapping[str, int] = field(default_factory=dict)
+    steps_per_node: Mapping[str, int] = field(default_factory=dict)
+    rows_left_over: Mapping[str, int] = field(default_factory=dict)
     exports: tuple[str, ...] = ()
     instances: tuple[Mapping[str, Any], ...] = ()
 

@@ -422,7 +422,6 @@ def test_falling_back_to_keras_3_on_many_nodes_is_told(
         ({"infer": {"export_dir": "m", "output": {"path": "o"}}}, "infer"),
         ({"restart": {"max_restarts": 1}}, "restart.max_restarts"),
         ({"data": {"path": "train.csv", "cache": "node"}}, "data.cache"),
-        ({"equal_steps": True}, "equal_steps"),
         ({"data": {"path": "train.csv", "format": "tfrecord"}}, "data.format"),
     ],
 )

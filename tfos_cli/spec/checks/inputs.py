@@ -49,6 +49,9 @@ def needs_rows(case: Case) -> Findings:
             if getattr(data, field) is not None:
                 message = f"data.{field} is about rows that Spark feeds, and in input_mode tensorflow it does nothing"
                 yield case.warning("needs-spark-mode", f"data.{field}", message, f"Leave data.{field} out.")
+    if case.spec.equal_steps and case.spec.input_mode == "tensorflow":
+        message = "equal_steps is about rows that Spark feeds, and in input_mode tensorflow it does nothing"
+        yield case.warning("needs-spark-mode", "equal_steps", message, "Leave equal_steps out.")
 
 
 def stream_is_complete(case: Case) -> Findings:

@@ -38,7 +38,6 @@ NOT_YET = (
         what="data.cache: node",
         instead="Set data.cache: none.",
     ),
-    NotYet(field="equal_steps", is_asked=lambda case: case.spec.equal_steps, what="equal_steps", instead="Set equal_steps: false."),
     NotYet(
         field="data.format",
         is_asked=lambda case: case.resolved.data_format == "tfrecord" and case.spec.input_mode == "spark",

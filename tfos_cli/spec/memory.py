@@ -8,10 +8,12 @@ from tfos_cli.spec.masters import MasterKind, master_kind
 from tfos_cli.spec.model import JobSpec
 from tfos_cli.spec.values import memory_bytes, property_bytes
 
-__all__ = ("FORMULA", "LEAST_OVERHEAD", "OverheadChoice", "choose_overhead")
+__all__ = ("BOARD", "FORMULA", "LEAST_OVERHEAD", "OverheadChoice", "choose_overhead", "formula_of")
 
 LEAST_OVERHEAD = 2 << 30
 """Bytes. A process that trains a small model with TensorFlow 2.21 holds 0.65 GiB (measured); Python workers come on top."""
+BOARD = 768 << 20
+"""Bytes. TensorBoard beside the chief holds 670 MiB (measured). All executors of an application are alike, so each gets them."""
 FORMULA = "the larger of 2g and half of spark.executor_memory"
 
 
@@ -34,5 +36,10 @@ def choose_overhead(spec: JobSpec) -> OverheadChoice:
     if master_kind(spark.master) not in (MasterKind.YARN, MasterKind.KUBERNETES):
         return OverheadChoice(memory=None, reason="no limit outside YARN and Kubernetes")
     heap = property_bytes(spark.conf.get("spark.executor.memory", "")) or memory_bytes(spark.executor_memory)
-    overhead = max(LEAST_OVERHEAD, heap // 2)
-    return OverheadChoice(memory=f"{-(-overhead // (1 << 20))}m", reason=FORMULA)
+    overhead = max(LEAST_OVERHEAD, heap // 2) + (BOARD if spec.tensorboard.enabled else 0)
+    return OverheadChoice(memory=f"{-(-overhead // (1 << 20))}m", reason=formula_of(spec))
+
+
+def formula_of(spec: JobSpec) -> str:
+    """How the overhead of a spec is computed, for people."""
+    return f"{FORMULA}, and {BOARD >> 20}m for TensorBoard" if spec.tensorboard.enabled else FORMULA

@@ -181,7 +181,8 @@ class Spark(Section):
     executor_memory_overhead: Memory | None = Field(
         default=None,
         description="Memory of an executor outside the JVM heap, where TensorFlow lives, with unit. Default null: on YARN and "
-        "Kubernetes the larger of 2g and half of `executor_memory`, computed and shown; elsewhere Spark has no such limit.",
+        "Kubernetes the larger of 2g and half of `executor_memory`, and 768m for TensorBoard, computed and shown; elsewhere Spark "
+        "has no such limit.",
     )
     driver_memory: Memory = Field(default="1g", description="JVM heap of the driver, with unit. Default 1g.")
     queue: str | None = Field(default=None, min_length=1, description="YARN queue. Default null: the cluster's default queue.")

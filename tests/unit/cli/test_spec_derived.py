@@ -71,6 +71,18 @@ def test_the_overhead_is_computed_where_containers_are_killed(spark: dict[str, A
 
 
 @pytest.mark.parametrize(
+    ("master", "executor_memory", "memory"), [("yarn", "1g", "2816m"), ("yarn", "16g", "8960m"), (None, "1g", None)]
+)
+def test_tensorboard_is_counted_in_the_overhead(master: str | None, executor_memory: str, memory: str | None) -> None:
+    spark = {"master": master, "executor_memory": executor_memory}
+    choice = choose_overhead(spec(spark=spark, tensorboard={"enabled": True}))
+    assert choice.memory == memory
+    assert ("and 768m for TensorBoard" in choice.reason) is (memory is not None)
+    explicit = spec(spark={"master": "yarn", "executor_memory_overhead": "3g"}, tensorboard={"enabled": True})
+    assert choose_overhead(explicit).memory == "3g"
+
+
+@pytest.mark.parametrize(
     ("path", "format_"),
     [
         ("a.csv", "csv"),

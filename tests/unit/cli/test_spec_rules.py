@@ -343,6 +343,12 @@ def test_a_small_overhead_is_told_where_it_kills(findings: Check, spark: dict[st
     assert "overhead-too-small" not in findings({"spark": spark})
 
 
+@pytest.mark.parametrize(("overhead", "is_told"), [("1791m", True), ("1792m", False), (None, False)])
+def test_tensorboard_needs_a_larger_overhead(findings: Check, overhead: str | None, is_told: bool) -> None:
+    spark = {"master": "yarn", "executor_memory_overhead": overhead}
+    assert ("overhead-too-small" in findings({"spark": spark, "tensorboard": {"enabled": True}})) is is_told
+
+
 @pytest.mark.parametrize("key", ["spark.executor.memoryOverhead", "spark.executor.memoryOverheadFactor"])
 def test_an_overhead_that_spark_can_not_read_is_told(findings: Check, key: str) -> None:
     assert "memory-unreadable" in findings({"spark": {"master": "yarn", "conf": {key: "much"}}})
@@ -420,7 +426,6 @@ def test_falling_back_to_keras_3_on_many_nodes_is_told(
     [
         ({"data": None, "stream": {"source": "files", "path": "in"}}, "stream"),
         ({"infer": {"export_dir": "m", "output": {"path": "o"}}}, "infer"),
-        ({"restart": {"max_restarts": 1}}, "restart.max_restarts"),
         ({"data": {"path": "train.csv", "cache": "node"}}, "data.cache"),
         ({"data": {"path": "train.csv", "format": "tfrecord"}}, "data.format"),
     ],

@@ -6,7 +6,7 @@ import math
 
 from tfos_cli.spec.checks.finding import Case, Findings
 from tfos_cli.spec.masters import MasterKind
-from tfos_cli.spec.memory import FORMULA, LEAST_OVERHEAD
+from tfos_cli.spec.memory import BOARD, LEAST_OVERHEAD, formula_of
 from tfos_cli.spec.values import MEMORY_EXPECTED, property_bytes
 
 __all__ = ("RULES",)
@@ -34,14 +34,16 @@ def overhead(case: Case) -> Findings:
     if case.kind not in (MasterKind.YARN, MasterKind.KUBERNETES):
         return
     field, size = _overhead(case)
+    board = BOARD if case.spec.tensorboard.enabled else 0
     if size is None:
         yield case.error("memory-unreadable", field, f"{field} is no size that Spark can read", "Leave it out for the default.")
-    elif size < SMALL_OVERHEAD:
+    elif size < SMALL_OVERHEAD + board:
         yield case.warning(
             "overhead-too-small",
             field,
-            f"TensorFlow gets {size >> 20} MiB outside the JVM heap; above that the cluster kills the executor",
-            f"Leave it out for the default ({FORMULA}), or give {LEAST_OVERHEAD >> 30}g and more.",
+            f"TensorFlow{' and TensorBoard get' if board else ' gets'} {size >> 20} MiB outside the JVM heap; above that the "
+            "cluster kills the executor",
+            f"Leave it out for the default ({formula_of(case.spec)}), or give {(LEAST_OVERHEAD + board) >> 20}m and more.",
         )
 
 

@@ -25,7 +25,7 @@ from testbed.spark_context import start_context
 
 from tfos_core.errors import ClusterStateError, ConfigError, FeedError, FeedTimeoutError, ResultCountError
 from tfos_core.events import Event, FeedFinished
-from tfos_core.feed import rendezvous
+from tfos_core.feed import rendezvous, source
 from tfos_core.feed.coordinator import FeedCoordinator
 from tfos_core.feed.datafeed import DataFeed
 from tfos_core.feed.hub import FeedHub
@@ -295,12 +295,25 @@ def test_an_empty_dataframe_feeds_no_row(node: LocalNode, spark: Any) -> None:
     assert node.rows_of(spark.range(10).where("id > 20")) == []
 
 
-def test_the_session_keeps_its_arrow_settings_and_batches_stay_small(node: LocalNode, spark: Any) -> None:
+def test_feeding_a_dataframe_is_one_spark_job_for_an_epoch(node: LocalNode, spark: Any) -> None:
+    frame, tracker = spark.range(60).selectExpr("repeat('x', 100) s"), spark.sparkContext.statusTracker()
+    before = set(tracker.getJobIdsForGroup(None))
+    node.rows_of(frame, num_epochs=2)
+    assert len(set(tracker.getJobIdsForGroup(None)) - before) == 2
+
+
+@pytest.mark.parametrize("bounded", [True, False], ids=["bounded by Spark", "bounded by the feed"])
+def test_the_session_keeps_its_arrow_settings_and_batches_stay_small(
+    node: LocalNode, spark: Any, monkeypatch: pytest.MonkeyPatch, bounded: bool
+) -> None:
+    if not bounded:
+        # As in Spark 3.5, which knows no limit in bytes.
+        monkeypatch.setattr(source, "_BYTES", "spark.sql.execution.arrow.noSuchSetting")
     names = ("spark.sql.execution.arrow.maxRecordsPerBatch", "spark.sql.execution.arrow.maxBytesPerBatch")
-    before = [spark.conf.get(name, None) for name in names]
+    before = [spark.conf.get(name) for name in names]
     rows = node.rows_of(spark.range(60).selectExpr("repeat('x', 600000) s"))
     assert [len(row[0]) for row in rows] == [600_000] * 60
-    assert [spark.conf.get(name, None) for name in names] == before
+    assert [spark.conf.get(name) for name in names] == before
 
 
 def test_ml_vectors_are_refused_with_the_way_to_convert_them(node: LocalNode, spark: Any) -> None:

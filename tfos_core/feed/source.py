@@ -130,26 +130,35 @@ def _check_columns(df: Any) -> None:
 
 @contextlib.contextmanager
 def _batch_settings(session: Any, df: Any, block_bytes: int) -> Iterator[None]:
-    """Bound the bytes of one Arrow batch for this query only: 10,000 rows (the default) of 600 KB are 6 GB."""
+    """Bound the bytes of one Arrow batch for this query only: 10,000 rows (the default) of 600 KB are 6 GB.
+
+    A Spark that bounds them itself (64 MB by default) is left alone: a sample is a Spark job of its own, which costs more than
+    feeding some MB.
+    """
     conf = session.conf
-    wanted = {}
-    if conf.get(_BYTES, None) is not None:
-        wanted[_BYTES] = str(8 * block_bytes)
-    else:
-        wanted[_RECORDS] = str(_records_per_batch(df, block_bytes, int(conf.get(_RECORDS))))
+    if _is_bounded(conf):
+        yield
+        return
+    before = conf.get(_RECORDS)
     # `get` gives the default for what was never set, and setting the default again would hide a later change of it.
-    before = {name: conf.get(name) for name in wanted}
-    explicit = {name for name in wanted if session._jsparkSession.sessionState().conf().contains(name)}
-    for name, value in wanted.items():
-        conf.set(name, value)
+    explicit = session._jsparkSession.sessionState().conf().contains(_RECORDS)
+    conf.set(_RECORDS, str(_records_per_batch(df, block_bytes, int(before))))
     try:
         yield
     finally:
-        for name in wanted:
-            if name in explicit:
-                conf.set(name, before[name])
-            else:
-                conf.unset(name)
+        if explicit:
+            conf.set(_RECORDS, before)
+        else:
+            conf.unset(_RECORDS)
+
+
+def _is_bounded(conf: Any) -> bool:
+    """Whether this Spark limits the bytes of an Arrow batch (since 4.0; the limit can not be switched off)."""
+    try:
+        # Without a default of ours: then Spark's own is the answer, and an older one raises.
+        return bool(conf.get(_BYTES))
+    except Exception:  # noqa: BLE001 - another class in every version of Spark
+        return False
 
 
 def _records_per_batch(df: Any, block_bytes: int, limit: int) -> int:

@@ -11,7 +11,7 @@ import numpy as np
 
 from tfos_core.tfrecords.crc32c import masked_crc32c
 
-__all__ = ("Compression", "DamagedStreamError", "InputStream", "OutputStream", "open_compressed", "write_compressed")
+__all__ = ("Compression", "DamagedStreamError", "InputStream", "OutputStream", "open_compressed", "recognise", "write_compressed")
 
 _CHUNK_BYTES = 1 << 20
 #: zlib's window argument for each format; 47 recognises both when reading.
@@ -54,7 +54,7 @@ def open_compressed(file: BinaryIO, compression: Compression | None) -> InputStr
     """The content of `file` without its compression; None looks at how it starts."""
     start = file.read(12)
     if compression is None:
-        compression = _recognise(start)
+        compression = recognise(start)
     return _Plain(start, file) if compression is Compression.NONE else _Inflating(start, file)
 
 
@@ -65,7 +65,8 @@ def write_compressed(file: BinaryIO, compression: Compression, level: int = -1) 
     return _Deflating(file, zlib.compressobj(level, wbits=_WINDOWS[compression.value]))
 
 
-def _recognise(start: bytes) -> Compression:
+def recognise(start: bytes) -> Compression:
+    """How a file is compressed whose first 12 bytes (or all, if it has fewer) are these."""
     if len(start) == 12:
         header = np.frombuffer(start, dtype=np.uint8)
         expected = struct.unpack_from("<I", start, 8)[0]

@@ -86,7 +86,7 @@ def list_files(paths: Sequence[str]) -> tuple[InputFile, ...]:
         expanded = storage.expand(storage.absolute(path))
         if not expanded:
             raise ConfigError(
-                f"there are no TFRecords at {path}: it does not exist", "Check the path, and that this machine can reach it."
+                f"there is no data at {path}: it does not exist", "Check the path, and that this machine can reach it."
             )
         for each in expanded:
             found.extend(

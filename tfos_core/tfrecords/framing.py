@@ -18,7 +18,7 @@ from tfos_core.tfrecords.crc32c import LANE_BYTES, masked_crc32c
 from tfos_core.tfrecords.encode import FOOTER_BYTES, HEADER_BYTES
 from tfos_core.tfrecords.ranges import Bytes, Ints, unaligned
 
-__all__ = ("TAIL_BYTES", "Block", "Problem", "Source", "read_blocks", "split")
+__all__ = ("TAIL_BYTES", "Block", "Problem", "Source", "find_frame", "read_blocks", "split")
 
 #: Bytes that may be read behind the last record of a block; they belong to no record.
 TAIL_BYTES = 16
@@ -56,13 +56,17 @@ class Block:
         return self.base + int(self.starts[record]) - HEADER_BYTES
 
 
-def read_blocks(source: Source, *, block_bytes: int = 8 << 20) -> Iterator[Block]:
+def read_blocks(source: Source, *, block_bytes: int = 8 << 20, start: int = 0, stop: int | None = None) -> Iterator[Block]:
     """The records of a file in blocks of about `block_bytes`.
 
     Records with a wrong checksum are left out and named in `problems`. Behind a damaged length nothing can be found any more: that
     is one problem, and the end of the file.
+
+    Args:
+        start: where in the file `source` stands: at a frame.
+        stop: frames that start there or later are not read. None reads to the end.
     """
-    rest, offset, wanted = b"", 0, block_bytes
+    rest, offset, wanted = b"", start, block_bytes
     front = bytes(LANE_BYTES)
     while True:
         chunk, damaged = _read(source, wanted)
@@ -70,6 +74,12 @@ def read_blocks(source: Source, *, block_bytes: int = 8 << 20) -> Iterator[Block
         buffer = np.frombuffer(data, dtype=np.uint8)
         end = len(data) - TAIL_BYTES
         starts, sizes, position, needed = split(buffer, LANE_BYTES, end)
+        if stop is not None and offset + position - LANE_BYTES >= stop:
+            kept = int(np.searchsorted(starts, stop - offset + LANE_BYTES + HEADER_BYTES))
+            block = _checked(buffer, starts[:kept], sizes[:kept], base=offset - LANE_BYTES, end=position, damaged="")
+            if len(block.starts) or block.problems:
+                yield block
+            return
         if needed < 0:
             damaged = "the checksum of its length is wrong"
         elif not chunk and position < end and not damaged:
@@ -81,6 +91,30 @@ def read_blocks(source: Source, *, block_bytes: int = 8 << 20) -> Iterator[Block
             return
         rest = data[position:end]
         offset += position - LANE_BYTES
+        wanted = max(block_bytes, needed)
+
+
+def find_frame(source: Source, at_least: int, *, block_bytes: int = 8 << 20) -> int | Problem:
+    """Where the first frame starts that does not start before `at_least`, or the end of the file; what lies before is not checked.
+
+    Records say how long they are, so finding one takes reading the file from its start; `source` stands there. The answer is the
+    problem when a damaged length bars the way.
+    """
+    rest, offset, wanted = b"", 0, block_bytes
+    while True:
+        chunk = source.read(wanted)
+        data = b"".join((rest, chunk, bytes(TAIL_BYTES)))
+        end = len(data) - TAIL_BYTES
+        starts, _, position, needed = split(np.frombuffer(data, dtype=np.uint8), 0, end)
+        if offset + position >= at_least:
+            number = int(np.searchsorted(starts, at_least - offset + HEADER_BYTES))
+            return offset + (int(starts[number]) - HEADER_BYTES if number < len(starts) else position)
+        if needed < 0:
+            return Problem(offset=offset + position, reason="the checksum of its length is wrong")
+        if not chunk:
+            return offset + end
+        rest = data[position:end]
+        offset += position
         wanted = max(block_bytes, needed)
 
 

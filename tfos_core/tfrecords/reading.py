@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from tfos_core.tfrecords.compression import open_compressed
 from tfos_core.tfrecords.decode import Decoded, Decoder
 from tfos_core.tfrecords.fields import Field, RecordType, fields_of
 from tfos_core.tfrecords.folders import InputFile
-from tfos_core.tfrecords.framing import Problem, read_blocks
+from tfos_core.tfrecords.framing import Block, Problem, read_blocks
 from tfos_core.tfrecords.options import ReadMode, ReadOptions
 from tfos_core.tfrecords.problems import log_left_out, raise_first, sentence
 
@@ -53,18 +53,26 @@ class ReadTask:
         Raises:
             CorruptRecordError: in mode FAILFAST, for a record that is damaged or does not fit.
         """
+        for file in files:
+            with storage_of(file.path).open_input(file.path) as raw:
+                yield from self.decode(read_blocks(open_compressed(raw, self.options.compression)), file)
+
+    def decode(self, blocks: Iterable[Block], file: InputFile) -> Iterator[Any]:
+        """The rows of blocks of a file.
+
+        Raises:
+            CorruptRecordError: as `read`.
+        """
         fields = self._record_fields()
         decoder = Decoder(fields, self.options.record_type or RecordType.EXAMPLE)
-        for file in files:
-            left_out: list[Problem] = []
-            with storage_of(file.path).open_input(file.path) as raw:
-                for block in read_blocks(open_compressed(raw, self.options.compression)):
-                    decoded = decoder.decode(block)
-                    if self.options.mode is ReadMode.FAILFAST:
-                        raise_first(decoded.problems, file.path)
-                    left_out.extend(decoded.problems)
-                    yield from self._batches(fields, decoded, file)
-            log_left_out(left_out, file.path)
+        left_out: list[Problem] = []
+        for block in blocks:
+            decoded = decoder.decode(block)
+            if self.options.mode is ReadMode.FAILFAST:
+                raise_first(decoded.problems, file.path)
+            left_out.extend(decoded.problems)
+            yield from self._batches(fields, decoded, file)
+        log_left_out(left_out, file.path)
 
     def _record_fields(self) -> tuple[Field, ...]:
         special = {*self.partition_columns}

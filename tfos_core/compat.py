@@ -13,7 +13,7 @@ def export_saved_model(model: Any, export_dir: str, is_chief: bool = False) -> N
     """Write `model` to `export_dir` whole or not at all; nodes that are not the chief take part and keep nothing.
 
     Raises:
-        ConfigError: `export_dir` is not on a local file system.
+        ConfigError: there is no file system for `export_dir`.
     """
     _export(model, export_dir, keep=is_chief)
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import posixpath
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfos_core.errors import ClusterStateError
-from tfos_core.paths import absolute_path
+from tfos_core.paths import absolute_path, local_path
 from tfos_core.topology import InputMode, Role
 
 if TYPE_CHECKING:
+    from tfos_core.checkpoint import Checkpoints
     from tfos_core.feed.datafeed import DataFeed
     from tfos_core.feed.hub import FeedHub
 
@@ -32,7 +35,7 @@ class TFNodeContext:
         tmp_socket: always None: the port is held by the node's supervisor and never lost (2022 kept a socket here).
         input_mode: `InputMode.SPARK` or `InputMode.TENSORFLOW`.
         num_epochs: how many epochs the job asks for.
-        data: the data section of the job: `path`, `format`, `options`, `columns`.
+        data: the data section of the job: `path`, `format`, `options`, `columns`, `input_mapping`.
         run_id: name of the run.
         restart_count: how often the job was started again after a failure; 0 at first.
         first_epoch: the epoch, from 0, that Spark begins to feed with: above 0 after a restart from a checkpoint.
@@ -79,6 +82,7 @@ class TFNodeContext:
         self.log_dir = log_dir
         self.restart_count = restart_count
         self.first_epoch = first_epoch
+        self._fetched: tempfile.TemporaryDirectory[str] | None = None
         self._release = release
         self._report = report
 
@@ -140,7 +144,111 @@ class TFNodeContext:
                 f"{self.job_name}:{self.task_index} gets no rows from Spark (input mode {self.input_mode})",
                 "Use input_mode spark, and read the feed on chief, master and worker nodes only.",
             )
-        return DataFeed(self.mgr, train_mode, qname_in, qname_out, dict(input_mapping) if input_mapping else None)
+        mapping = input_mapping if input_mapping is not None else self.data.get("input_mapping")
+        return DataFeed(self.mgr, train_mode, qname_in, qname_out, dict(mapping) if mapping else None)
+
+    def dataset(  # noqa: PLR0913 - all but the first have defaults
+        self,
+        batch_size: int,
+        *,
+        path: str | None = None,
+        format: str | None = None,  # noqa: A002 - as in the spec
+        columns: Sequence[str] | None = None,
+        input_mapping: Mapping[str, str] | None = None,
+        options: Mapping[str, str] | None = None,
+        shuffle: int = 0,
+        seed: int = 0,
+        drop_remainder: bool = False,
+        shard: bool = True,
+    ) -> Any:
+        """A `tf.data.Dataset` of this node's share of Parquet or TFRecord files, read straight from storage; one pass is one epoch.
+
+        What is left out is as the job's `data` says. Every row is on exactly one of the nodes that train.
+
+        Args:
+            batch_size: rows of a batch; with a tf.distribute strategy the global batch.
+            path: a file, a folder or a pattern, by the rules of `absolute_path`.
+            format: `parquet` or `tfrecord`.
+            columns: which, in this order: one is a tensor, several are a tuple of tensors.
+            input_mapping: column -> tensor; makes every batch a dict.
+            options: of TFRecords.
+            shuffle: rows that are mixed with each other, anew in every pass; 0 (the default) keeps the order of the files.
+            seed: of the order; the same on all nodes. 0 by default.
+            drop_remainder: drop the short batch at the end of a pass.
+            shard: False reads everything on this node, such as data to judge by.
+
+        Raises:
+            ConfigError: there is no data, or an argument can not be.
+            DataError: a file can not be read, or holds what a tensor can not.
+            ClusterStateError: a share is wanted on a node that does not train.
+        """
+        from tfos_core.direct import make_dataset
+        from tfos_core.direct.node import request_of
+
+        request = request_of(
+            self,
+            path=path,
+            format=format,
+            columns=columns,
+            input_mapping=input_mapping,
+            options=options,
+            shuffle=shuffle,
+            seed=seed,
+            shard=shard,
+        )
+        return make_dataset(request, batch_size, drop_remainder=drop_remainder)
+
+    def publish(self, local: str, remote: str) -> str:
+        """Copy a local file or folder to `remote`, by the rules of `absolute_path`; returns where it is.
+
+        What was there is replaced. Nobody sees a part of it, where the file system can rename. One node should do this, mostly the
+        chief.
+
+        Raises:
+            ConfigError: there is nothing at `local`.
+            OSError: it can not be written.
+        """
+        from tfos_core.storage import publish
+
+        return publish(local, self.absolute_path(remote))
+
+    def fetch(self, remote: str, local: str | None = None) -> str:
+        """Copy a file or folder to this machine and return its path here, for TensorFlow, which reads local paths only.
+
+        Args:
+            remote: by the rules of `absolute_path`; what is on this machine already is not copied when `local` is None.
+            local: where to; None is a folder that is gone when the program ends.
+
+        Raises:
+            ConfigError: there is nothing at `remote`.
+            OSError: it can not be read.
+        """
+        from tfos_core.storage import fetch
+
+        source = self.absolute_path(remote)
+        if local is not None:
+            return fetch(source, local)
+        if source.startswith("file:"):
+            return local_path(source)
+        self._fetched = self._fetched or tempfile.TemporaryDirectory(prefix="tfos-fetched-", dir=Path.cwd())
+        return fetch(source, Path(tempfile.mkdtemp(dir=self._fetched.name)) / posixpath.basename(source.rstrip("/")))
+
+    def checkpoints(self, folder: str, *, keep: int = 2, run: str | None = None, **objects: Any) -> Checkpoints:
+        """What the program has learned so far, for a restarted job to go on from; see `tfos_core.checkpoint`.
+
+        Args:
+            folder: a path or URL that all nodes reach, by the rules of `absolute_path`; each run has its own folder below it.
+            keep: how many checkpoints stay; 2 by default.
+            run: the run whose checkpoints these are; by default this one.
+            objects: what is saved, by name, such as `model=model`.
+
+        Raises:
+            ConfigError: nothing to save, or a folder that can not be reached.
+        """
+        from tfos_core.checkpoint import Checkpoints
+
+        base = posixpath.join(self.absolute_path(folder), run or self.run_id)
+        return Checkpoints(base, objects, keep=keep, is_chief=self.is_chief, report=self._report)
 
     def release_port(self) -> None:
         """Free the port that is reserved for this node, so that a server that does not set SO_REUSEPORT can bind it."""
@@ -177,11 +285,12 @@ class TFNodeContext:
 
         Args:
             model: a Keras model (either Keras) or a `tf.Module`.
-            export_dir: a local path, with or without `file://`.
+            export_dir: a path or URL, by the rules of `absolute_path`.
             options: passed on to the function that saves (`signatures`, ...).
 
         Raises:
-            ConfigError: `export_dir` is not on a local file system.
+            ConfigError: there is no file system for `export_dir`.
+            OSError: it can not be written.
         """
         from tfos_core.export import export_saved_model
 

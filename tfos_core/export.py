@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tfos_core.paths import local_path
+from tfos_core.paths import has_scheme, local_path
+from tfos_core.storage import publish, storage_of
 
 __all__ = ("export_saved_model",)
 
@@ -19,15 +21,18 @@ def export_saved_model(model: Any, export_dir: str, *, keep: bool, options: Mapp
 
     Args:
         model: what `_save` understands.
-        export_dir: a local path or `file:` URI; its parent is created.
+        export_dir: a path or URL; its parent is created.
         keep: whether this process is the one whose export counts.
 
     Returns:
         The final path, or None when nothing was kept.
 
     Raises:
-        ConfigError: `export_dir` is not on a local file system.
+        ConfigError: there is no file system for `export_dir`.
+        OSError: it can not be written.
     """
+    if has_scheme(export_dir) and not export_dir.startswith("file:"):
+        return _export_elsewhere(model, export_dir, keep=keep, options=dict(options or {}))
     target = Path(local_path(export_dir))
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.parent / f".{target.name}.{uuid.uuid4().hex[:12]}.tmp"
@@ -39,6 +44,16 @@ def export_saved_model(model: Any, export_dir: str, *, keep: bool, options: Mapp
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     return str(target)
+
+
+def _export_elsewhere(model: Any, export_dir: str, *, keep: bool, options: dict[str, Any]) -> str | None:
+    """TensorFlow writes to this machine; the whole of it is copied then."""
+    # Found out before the work of saving.
+    storage_of(export_dir)
+    with tempfile.TemporaryDirectory(prefix="tfos-export-") as scratch:
+        saved = str(Path(scratch) / "model")
+        _save(model, saved, options)
+        return publish(saved, export_dir) if keep else None
 
 
 def _save(model: Any, path: str, options: dict[str, Any]) -> None:

@@ -14,7 +14,8 @@ __all__ = ("storage_of",)
 
 #: What `hdfs-native` serves; fsspec alone would look for Hadoop's C library.
 _HADOOP = ("hdfs", "viewfs")
-#: A NameNode that is down fails a read within a minute or two, not after ten.
+_NAMENODE_PORT = 8020
+#: A NameNode that is down is an error after seconds, not after minutes.
 _HADOOP_OPTIONS = {"dfs.client.failover.max.attempts": "5"}
 
 
@@ -38,23 +39,30 @@ def _filesystem(path: str) -> Any:
         import fsspec
     except ImportError as exc:
         raise EnvironmentCheckError(f"{path} needs the Python package fsspec, which is not installed here", _hint(scheme)) from exc
-    options: dict[str, Any] = {}
-    if scheme in _HADOOP and importlib.util.find_spec("hdfs_native") is not None:
-        from hdfs_native import fsspec as native
-
-        cls = native.HdfsFileSystem if scheme == "hdfs" else native.ViewfsFileSystem
-        fsspec.register_implementation(scheme, cls, clobber=True)
-        options = dict(_HADOOP_OPTIONS)
     try:
-        return fsspec.core.url_to_fs(path, **options)[0]
-    except ImportError as exc:
-        raise EnvironmentCheckError(f"{path} can not be reached from Python here: {exc}", _hint(scheme)) from exc
+        if scheme in _HADOOP and importlib.util.find_spec("hdfs_native") is not None:
+            return _hadoop(fsspec, scheme, path)
+        return fsspec.core.url_to_fs(path)[0]
     except ValueError as exc:
         known = "hdfs://, viewfs://, s3://, gs://, abfs:// and others of fsspec"
         raise ConfigError(f"{path!r} is on no file system that is known here: {exc}", f"There are {known}.") from exc
-    except OSError as exc:
-        # pyarrow's client for HDFS looks for Hadoop's own libraries.
+    except (ImportError, OSError) as exc:
+        # OSError: without hdfs-native, pyarrow's client for HDFS looks for Hadoop's own libraries.
         raise EnvironmentCheckError(f"{path} can not be reached from Python here: {exc}", _hint(scheme)) from exc
+
+
+def _hadoop(fsspec: Any, scheme: str, path: str) -> Any:
+    from hdfs_native import fsspec as native
+
+    fsspec.register_implementation(scheme, native.HdfsFileSystem if scheme == "hdfs" else native.ViewfsFileSystem, clobber=True)
+    authority = path.partition("://")[2].partition("/")[0]
+    try:
+        return fsspec.core.url_to_fs(path, **_HADOOP_OPTIONS)[0]
+    except RuntimeError as exc:
+        # Neither a name service of the configuration nor a port: Hadoop takes the NameNode's usual one.
+        if scheme == "hdfs" and authority and ":" not in authority:
+            return fsspec.core.url_to_fs(f"hdfs://{authority}:{_NAMENODE_PORT}/", **_HADOOP_OPTIONS)[0]
+        raise ConfigError(f"{path!r} names no NameNode: {exc}", "Write hdfs://HOST:PORT/..., or set HADOOP_CONF_DIR.") from exc
 
 
 def _hint(scheme: str) -> str:

@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import pytest
 
 from tfos_core import compat
@@ -101,11 +102,25 @@ def test_what_stands_in_the_way_is_replaced_too(tmp_path: Path, kind: str) -> No
     assert entries(tmp_path) == ["elsewhere", "export"]
 
 
-def test_an_export_elsewhere_is_refused_before_anything_is_saved() -> None:
+def test_an_export_to_nowhere_is_refused_before_anything_is_saved() -> None:
     model = Model("a")
-    with pytest.raises(ConfigError, match="hdfs://nn/x"):
-        export_saved_model(model, "hdfs://nn/x", keep=True)
+    with pytest.raises(ConfigError, match="nosuch://nn/x"):
+        export_saved_model(model, "nosuch://nn/x", keep=True)
     assert model.paths == []
+
+
+def test_an_export_elsewhere_is_saved_here_and_copied_by_the_chief() -> None:
+    filesystem = fsspec.filesystem("memory")
+    try:
+        assert export_saved_model(Model("a"), "memory://models/digits", keep=False) is None
+        assert filesystem.find("/") == []
+        model = Model("b")
+        assert export_saved_model(model, "memory://models/digits", keep=True) == "memory://models/digits"
+        assert filesystem.find("/") == ["/models/digits/saved_model.pb", "/models/digits/variables/data"]
+        assert not model.paths[0].exists()
+    finally:
+        filesystem.store.clear()
+        filesystem.pseudo_dirs[:] = [""]
 
 
 @pytest.mark.parametrize(("role", "index", "kept"), [(Role.CHIEF, 0, True), (Role.WORKER, 0, False)])

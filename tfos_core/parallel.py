@@ -82,6 +82,7 @@ def run(
     *,
     check: bool = True,
     timeout: float = 259200,
+    log_dir: str | None = None,
     options: ClusterOptions | None = None,
 ) -> tuple[InstanceResult, ...]:
     """Run `map_fn(tf_args, ctx)` `num_executors` times, each in a process of its own, and wait for all of them.
@@ -91,7 +92,9 @@ def run(
         use_barrier: start all at once, and refuse when there are fewer executors; otherwise they take turns on those there are.
         check: raise when an instance failed; with False its failure is in its result.
         timeout: seconds until all instances must have ended.
-        options: as for a cluster; `num_epochs` and what belongs to feeding is not used.
+        log_dir: as for a cluster: `ctx.log_dir` is the instance's own folder below it.
+        options: as for a cluster; `num_epochs`, what belongs to feeding, and TensorBoard itself are not used; event files are
+            collected all the same (`on_file`).
 
     Returns:
         One result per instance, by index.
@@ -103,7 +106,8 @@ def run(
         InterruptedRunError: cancelled through `options.cancellation`.
     """
     options = options or ClusterOptions()
-    results = _Instances(sc, num_executors, options, use_barrier=use_barrier).run(make_payload(map_fn, tf_args), tf_args, timeout)
+    instances = _Instances(sc, num_executors, options, use_barrier=use_barrier)
+    results = instances.run(make_payload(map_fn, tf_args), tf_args, timeout, log_dir)
     if check:
         raise_first(results, options.run_id)
     return results
@@ -136,8 +140,9 @@ class _Instances:
         self._use_barrier = use_barrier
         self._table = NodeTable(self._plan, InputMode.TENSORFLOW)
         self._report = ClusterReport()
-        board = ClusterBoard(options.tensorboard, node="", sink=options.on_file, emit=options.on_event)
-        self._news = NodeNews(self._table, self, options, self._report, board)
+        # No TensorBoard, but event files: instances have no leading node, and their records outlive them.
+        self._board = ClusterBoard(options.tensorboard, node="", sink=options.on_file, emit=options.on_event)
+        self._news = NodeNews(self._table, self, options, self._report, self._board)
         self._lock = threading.Lock()
         self._failures: dict[str, tuple[float, NodeFailure]] = {}
         self._hosts: dict[str, str] = {}
@@ -145,7 +150,7 @@ class _Instances:
         self._job_ended: float | None = None
         self._server: Server | None = None
 
-    def run(self, payload: bytes, tf_args: Any, timeout: float) -> tuple[InstanceResult, ...]:
+    def run(self, payload: bytes, tf_args: Any, timeout: float, log_dir: str | None) -> tuple[InstanceResult, ...]:
         """Start everything, wait, and leave nothing behind."""
         sc, options = self._sc, self.options
         for warning in check_context(sc, InputMode.TENSORFLOW):
@@ -171,6 +176,7 @@ class _Instances:
             on_disconnect=self._news.on_disconnect,
             host=driver_host(sc),
         )
+        self._board.open(self._server.send)
         host, port = self._server.start()
         options.on_event(events.ReservationServerStarted(host=host, port=port, expected=tuple(names), timeout_s=timeout))
         config = new_cluster_config(
@@ -181,7 +187,7 @@ class _Instances:
             input_mode=InputMode.TENSORFLOW,
             timeout=timeout,
             release_port=True,
-            log_dir=None,
+            log_dir=log_dir,
             cores=placement.cores,
             tensorboard_node="",
             gpus=gpus,
@@ -194,6 +200,7 @@ class _Instances:
             if self._use_barrier:
                 await_registration(self._table, self._server, options.on_event, timeout, is_over=self._is_over)
             self._await_end(started + timeout)
+            self._board.await_files(names, is_over=lambda: self._error is not None)
         finally:
             self._close(job)
         if self._error is not None:
@@ -261,6 +268,7 @@ class _Instances:
         with self._lock:
             self._error = self._error or error
         self._table.wake()
+        self._board.let_go()
 
     def _close(self, job: NodeJob) -> None:
         begun = time.monotonic()
@@ -268,6 +276,7 @@ class _Instances:
         if self._server is not None:
             self._server.broadcast({"op": "node.stop", "reason": str(self._error or "all instances have ended")})
         self._table.wait(lambda: not self._table.connected(), _GONE_S)
+        self._board.close()
         job.stop(_GONE_S)
         if self._server is not None:
             self._server.stop()

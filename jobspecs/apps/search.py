@@ -16,7 +16,9 @@ def main_fun(args, ctx):
     model = tf.keras.Sequential([tf.keras.Input((64,)), tf.keras.layers.Dense(32, activation="relu"), tf.keras.layers.Dense(10)])
     loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(tf.keras.optimizers.Adam(learning_rate), loss, metrics=["accuracy"])
-    model.fit(images, labels, batch_size=32, epochs=args.epochs, verbose=0)
+    # Summaries of all instances are in the record of the run, where TensorBoard shows them beside each other.
+    callbacks = [tf.keras.callbacks.TensorBoard(ctx.log_dir)] if ctx.log_dir else []
+    model.fit(images, labels, batch_size=32, epochs=args.epochs, verbose=0, callbacks=callbacks)
     accuracy = float(model.evaluate(test_images, test_labels, verbose=0)[1])
     print(f"instance {ctx.task_index} of {ctx.num_workers}: learning rate {learning_rate}, accuracy {accuracy:.4f}", flush=True)
     return {"learning_rate": learning_rate, "accuracy": round(accuracy, 4)}

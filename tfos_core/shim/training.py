@@ -86,7 +86,14 @@ def run_instances(work: Work, function: Callable[..., Any], args: Any) -> None:
     """
     plan, begun = work.plan, time.monotonic()
     results = work.engine.run_parallel(
-        work.spark.sparkContext, function, args, plan.num_nodes, check=False, timeout=plan.shutdown_timeout, options=work.options
+        work.spark.sparkContext,
+        function,
+        args,
+        plan.num_nodes,
+        check=False,
+        timeout=plan.shutdown_timeout,
+        log_dir=plan.log_dir,
+        options=work.options,
     )
     work.progress.mark("instances_s", begun)
     work.progress.collect_instances(results)

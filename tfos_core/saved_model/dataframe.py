@@ -39,13 +39,19 @@ def infer_dataframe(df: DataFrame, settings: InferenceSettings) -> DataFrame:
     ref = ModelRef(
         shown=settings.export_dir,
         path=str(folder),
-        fingerprint=hashlib.sha256(data).hexdigest(),
+        fingerprint=_fingerprint(folder, data),
         tags=tuple(sorted(settings.tags)),
         signature=settings.signature_def_key,
     )
     task = InferTask(model=ref, binding=binding, batch_size=settings.batch_size)
     selected = df.select(*(_quoted(name) for name in binding.columns))
     return selected.mapInArrow(task.__call__, _output_schema(df, binding))
+
+
+def _fingerprint(folder: Path, graph: bytes) -> str:
+    """Of the graph, and of the sizes and times of all files: training again changes the weights and leaves the graph as it is."""
+    files = sorted((str(path.relative_to(folder)), path.stat()) for path in folder.rglob("*") if path.is_file())
+    return hashlib.sha256(graph + repr([(name, stat.st_size, stat.st_mtime_ns) for name, stat in files]).encode()).hexdigest()
 
 
 def _column_types(df: DataFrame) -> dict[str, Any]:

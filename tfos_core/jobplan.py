@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from tfos_core.tensorboard.options import TensorBoardOptions
 
-__all__ = ("DataPlan", "FunctionRef", "JobPlan")
+__all__ = ("DataPlan", "FunctionRef", "JobPlan", "ProbePlan")
 
 VERSION = 1
 
@@ -42,6 +42,15 @@ class DataPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProbePlan:
+    """What `tfos env-check` tries instead of running the job: `entrypoint` is `module:function`, the paths are the spec's."""
+
+    entrypoint: str
+    reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobPlan:
     """Everything the shim needs. Times are in seconds, `num_nodes` counts TensorFlow nodes (driver ps included).
 
@@ -66,6 +75,7 @@ class JobPlan:
     feed_timeout: float = 600
     num_epochs: int = 1
     equal_steps: bool = False
+    max_restarts: int = 0
     grace_secs: float = 0
     shutdown_timeout: float = 259200
     keras: Literal["legacy", "keras3"] = "keras3"
@@ -78,6 +88,7 @@ class JobPlan:
     environment: Mapping[str, str] = field(default_factory=dict)
     secrets: tuple[str, ...] = ()
     detached: bool = False
+    probe: ProbePlan | None = None
 
     def to_json(self) -> str:
         """One JSON document with a version."""
@@ -104,4 +115,7 @@ class JobPlan:
                 plan[name] = FunctionRef(**plan[name]) if plan[name] else None
             plan["columns"] = tuple(plan["columns"]) if plan["columns"] is not None else None
             data["data"] = DataPlan(**plan)
+        if data.get("probe") is not None:
+            found = data["probe"]
+            data["probe"] = ProbePlan(entrypoint=found["entrypoint"], reads=tuple(found["reads"]), writes=tuple(found["writes"]))
         return cls(**{f.name: data[f.name] for f in fields(cls)})

@@ -16,6 +16,7 @@ COMMANDS: Mapping[str, str] = {
     "train": "Train a model on the nodes of a Spark cluster.",
     "init": "Write a spec and a program to start from.",
     "validate": "Check a job spec without starting anything.",
+    "env-check": "Check this machine, or driver and executors of a job.",
     "schema": "Print the JSON Schema of the job spec.",
     "runs": "List the runs of this machine.",
     "status": "Show how a run is doing, or how it ended.",

@@ -18,7 +18,7 @@ from tfos_core.errors import InterruptedRunError, TfosError
 from tfos_core.exit_codes import ExitCode
 from tfos_core.jobplan import JobPlan
 from tfos_core.options import ClusterOptions
-from tfos_core.shim import training, usercode
+from tfos_core.shim import probing, training, usercode
 from tfos_core.shim.errors import DriverLostError, SubmissionError
 from tfos_core.shim.record import RecordWriter
 from tfos_core.shim.result import Progress
@@ -141,9 +141,12 @@ class Job:
 
     def _run_plan(self) -> None:
         plan = self._plan
+        work = Work(plan=plan, engine=self._engine, spark=self._spark, options=self._options(), progress=self._progress)
+        if plan.probe is not None:
+            probing.run(work, plan.probe)
+            return
         function = usercode.load_function(plan.entrypoint)
         args = usercode.build_args(plan.args)
-        work = Work(plan=plan, engine=self._engine, spark=self._spark, options=self._options(), progress=self._progress)
         if plan.mode == "parallel":
             training.run_instances(work, function, args)
         else:

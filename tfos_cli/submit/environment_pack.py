@@ -14,13 +14,14 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfos_cli.spec.places import below
 from tfos_cli.submit.properties import is_on_this_machine
 from tfos_cli.submit.venv_archive import write_archive
-from tfos_cli.submit.venv_files import VirtualEnvironment, inspect_venv
+from tfos_cli.submit.venv_files import VirtualEnvironment, inspect_venv, refuse_editable
 from tfos_core.errors import ConfigError, EnvironmentCheckError
 
 if TYPE_CHECKING:
@@ -162,6 +163,7 @@ def _pack_conda(prefix: Path, target: Path, level: int, tell: Tell) -> None:
             f"environment.pack is 'conda', but {prefix} has no conda-pack",
             "Install it with 'conda install -c conda-forge conda-pack', or 'pip install conda-pack'.",
         ) from None
+    refuse_editable(prefix, metadata.distributions(path=[str(site) for site in prefix.glob("lib/python*/site-packages")]))
     tell(f"packing the conda environment {prefix}; the next run finds it packed")
     filters = [("exclude", pattern) for pattern in _LEFT_OUT_OF_CONDA]
     try:
@@ -171,6 +173,8 @@ def _pack_conda(prefix: Path, target: Path, level: int, tell: Tell) -> None:
             compress_level=level,
             n_threads=os.cpu_count() or 1,
             filters=filters,
+            # It would count an engine that was installed so, which does not travel in the archive.
+            ignore_editable_packages=True,
         )
     except conda_pack.CondaPackException as exc:
         said = " ".join(str(exc).split())

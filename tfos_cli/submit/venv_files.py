@@ -7,14 +7,14 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
 from tfos_core.errors import EnvironmentCheckError
 
-__all__ = ("Entry", "VirtualEnvironment", "inspect_venv")
+__all__ = ("Entry", "VirtualEnvironment", "inspect_venv", "refuse_editable")
 
 #: Executors have pyspark from Spark itself (it is 490 MB, most of it jars), and the engine travels on its own.
 LEFT_OUT_PACKAGES = ("pyspark", "tfos")
@@ -125,7 +125,17 @@ def _refuse_outside_files(prefix: Path, settings: Mapping[str, str], packages: M
             f"the virtual environment {prefix} uses packages of the system's Python, which do not travel with it",
             "Make it without --system-site-packages, and install everything into it.",
         )
-    editable = sorted(name for name, package in packages.items() if name not in LEFT_OUT_PACKAGES and _is_editable(package))
+    refuse_editable(prefix, packages.values())
+
+
+def refuse_editable(prefix: Path, packages: Iterable[metadata.Distribution]) -> None:
+    """Packages whose files are somewhere else can not travel; the engine itself does so on its own way.
+
+    Raises:
+        EnvironmentCheckError: there are such.
+    """
+    named = {_normal(package.name): package for package in packages}
+    editable = sorted(name for name, package in named.items() if name not in LEFT_OUT_PACKAGES and _is_editable(package))
     if editable:
         raise EnvironmentCheckError(
             f"{', '.join(editable)} in {prefix} can not be packed: 'pip install -e' left the files outside of the environment",

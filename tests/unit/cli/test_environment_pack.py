@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from fakes.environments import install, make_venv, site_of
+from fakes.environments import install, make_conda, make_venv, site_of
 from fakes.submissions import resolve
 
 from tfos_cli.submit.command import SparkSubmitCommand, build_command
@@ -275,6 +275,43 @@ def test_a_conda_environment_is_packed_by_conda_pack_once(conda: Path, tmp_path:
     (conda / "conda-meta" / "numpy-2.0-0.json").write_text("{}")
     write(conda, tmp_path, spec("conda", level=3))
     assert len(calls) == 2
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # the cache of packages that conda-pack misses
+def test_conda_pack_itself_makes_an_archive_that_runs_where_spark_unpacks_it(tmp_path: Path) -> None:
+    folder = make_conda(tmp_path / "conda")
+    script = f"#!{folder}/bin/python\nimport sys, answer\nprint(answer.VALUE, sys.prefix, sys.argv[1:])\n"
+    install(folder, "answer", {"answer.py": "VALUE = 42\n", "../../../bin/tell": script})
+    (folder / "bin" / "tell").chmod(0o755)
+    install(folder, "pyspark", {"pyspark/__init__.py": ""})
+    install(folder, "tfos", {"tfos_core/__init__.py": ""}, direct_url='{"dir_info": {"editable": true}, "url": "file:///src"}')
+    archive = write(folder, tmp_path, spec("conda"))[0]
+    names = packed_names(archive)
+    # Its files are at the top, as `--archives FILE#environment` and `./environment/bin/python` need them.
+    assert {"bin/python", "bin/conda-unpack", "conda-meta/history"} <= names
+    assert not [name for name in names if "pyspark" in name or name.startswith("include/") or "tfos-1.0" in name]
+    unpacked = tmp_path / "executor" / "environment"
+    with tarfile.open(archive) as packed:
+        packed.extractall(unpacked, filter="tar")
+    environment = {"PATH": f"{unpacked}/bin:/usr/bin:/bin"}
+    for line in ([PYTHON, "-c", "import sys, answer; print(answer.VALUE, sys.prefix)"], [f"{unpacked}/bin/tell"]):
+        done = subprocess.run(line, cwd=unpacked.parent, env=environment, capture_output=True, text=True, check=True, timeout=60)
+        assert done.stdout.split()[:2] == ["42", str(unpacked)], done.stdout
+
+
+def test_what_conda_pack_refuses_is_told(tmp_path: Path) -> None:
+    folder = make_conda(tmp_path / "conda")
+    (folder / "bin" / "python").unlink()
+    with pytest.raises(EnvironmentCheckError, match=r"conda-pack can not pack .*/conda: .*bin/python"):
+        PackCache(folder=tmp_path / "cache").conda(folder, 1)
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+def test_packages_of_conda_that_are_elsewhere_are_refused(tmp_path: Path) -> None:
+    folder = make_conda(tmp_path / "conda")
+    install(folder, "mine", {"mine.py": ""}, direct_url='{"dir_info": {"editable": true}, "url": "file:///src"}')
+    with pytest.raises(EnvironmentCheckError, match=r"mine in .* can not be packed"):
+        PackCache(folder=tmp_path / "cache").conda(folder, 1)
 
 
 def test_a_missing_conda_pack_says_what_to_install(conda: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -87,7 +87,8 @@ def _data(resolved: ResolvedSpec, references: dict[str, Reference]) -> DataPlan 
     data = resolved.spec.data
     if data is None:
         return None
-    if data.path is not None and resolved.data_format is None:
+    fed = resolved.spec.input_mode == "spark" and not resolved.spec.is_parallel
+    if data.path is not None and resolved.data_format is None and fed:
         raise ConfigError(f"the format of data.path {data.path!r} can not be told from its name", "Set data.format.")
     transform, source = references.get("data.transform"), references.get("data.source")
     return DataPlan(
@@ -132,5 +133,3 @@ def _not_available(resolved: ResolvedSpec) -> Iterator[str]:
         yield f"restart.max_restarts: {spec.restart.max_restarts}"
     if spec.data is not None and spec.data.cache != "none":
         yield f"data.cache: {spec.data.cache}"
-    if spec.data is not None and resolved.data_format == "tfrecord" and spec.input_mode == "spark":
-        yield "data.format: tfrecord in input_mode: spark"

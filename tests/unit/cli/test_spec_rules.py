@@ -135,10 +135,10 @@ def test_a_good_spec_has_no_findings(findings: Check) -> None:
         ({"spark": {"master": "spark://h:1"}}, "data-local", "warning", "data.path"),
         ({"input_mode": "tensorflow", "data": {"source": "apps/digits.py:load"}}, "needs-spark-mode", "error", "data.source"),
         (
-            {"input_mode": "tensorflow", "data": {"path": "train.csv", "columns": ["a"]}},
-            "needs-spark-mode",
-            "warning",
-            "data.columns",
+            {"data": {"path": "train.csv", "columns": ["a"], "input_mapping": {"b": "x"}}},
+            "mapped-column",
+            "error",
+            "data.input_mapping",
         ),
         ({"input_mode": "tensorflow", "stream": {"source": "files", "path": "in"}}, "stream-mode", "error", "stream"),
         ({"data": None, "stream": {"source": "files"}}, "stream-incomplete", "error", "stream.path"),
@@ -427,7 +427,6 @@ def test_falling_back_to_keras_3_on_many_nodes_is_told(
         ({"data": None, "stream": {"source": "files", "path": "in"}}, "stream"),
         ({"infer": {"export_dir": "m", "output": {"path": "o"}}}, "infer"),
         ({"data": {"path": "train.csv", "cache": "node"}}, "data.cache"),
-        ({"data": {"path": "train.csv", "format": "tfrecord"}}, "data.format"),
     ],
 )
 def test_what_the_engine_does_not_do_yet_is_refused(findings: Check, changes: dict[str, Any], field: str) -> None:
@@ -437,8 +436,10 @@ def test_what_the_engine_does_not_do_yet_is_refused(findings: Check, changes: di
     assert field in {entry.field for entry in NOT_YET}
 
 
-def test_tfrecords_that_nodes_read_themselves_are_fine(findings: Check) -> None:
-    assert findings({"input_mode": "tensorflow", "data": {"path": "train.csv", "format": "tfrecord"}}) == {}
+@pytest.mark.parametrize("mode", ["spark", "tensorflow"])
+def test_columns_and_tfrecords_are_fine_in_both_modes(findings: Check, mode: str) -> None:
+    data = {"path": "train.csv", "format": "tfrecord", "columns": ["a", "b"], "input_mapping": {"a": "x"}}
+    assert findings({"input_mode": mode, "data": data}) == {}
 
 
 @pytest.mark.parametrize("platform", ["win32", "cygwin"])

@@ -93,7 +93,6 @@ def test_a_relative_path_is_below_the_spec_and_local_on_every_cluster(
     [
         ("restart: {max_restarts: 1}", "restart.max_restarts: 1"),
         ("data: {path: x.csv, cache: node}", "data.cache: node"),
-        ("data: {path: x.tfrecord}", "data.format: tfrecord in input_mode: spark"),
         ("stream: {source: files, path: in}", "stream"),
     ],
 )

@@ -45,13 +45,20 @@ def needs_rows(case: Case) -> Findings:
             if getattr(data, field) is not None:
                 message = f"data.{field} runs on the driver for rows that Spark feeds, and in input_mode tensorflow it feeds none"
                 yield case.error("needs-spark-mode", f"data.{field}", message, f"Set input_mode: spark, or leave data.{field} out.")
-        for field in ("columns", "input_mapping"):
-            if getattr(data, field) is not None:
-                message = f"data.{field} is about rows that Spark feeds, and in input_mode tensorflow it does nothing"
-                yield case.warning("needs-spark-mode", f"data.{field}", message, f"Leave data.{field} out.")
     if case.spec.equal_steps and case.spec.input_mode == "tensorflow":
         message = "equal_steps is about rows that Spark feeds, and in input_mode tensorflow it does nothing"
         yield case.warning("needs-spark-mode", "equal_steps", message, "Leave equal_steps out.")
+
+
+def mapping_fits_columns(case: Case) -> Findings:
+    """What is mapped has to be read."""
+    data = case.spec.data
+    if data is None or not data.input_mapping or data.columns is None or data.transform or data.source:
+        return
+    missing = sorted(set(data.input_mapping) - set(data.columns))
+    if missing:
+        message = f"data.input_mapping names {missing[0]!r}, and data.columns leaves that column out"
+        yield case.error("mapped-column", "data.input_mapping", message, "Add it to data.columns, or leave data.columns out.")
 
 
 def stream_is_complete(case: Case) -> Findings:
@@ -122,4 +129,4 @@ def _exists(path: Path) -> bool:
         return False
 
 
-RULES = (needs_rows, stream_is_complete, data_exists, format_is_known, shipped_files)
+RULES = (needs_rows, mapping_fits_columns, stream_is_complete, data_exists, format_is_known, shipped_files)

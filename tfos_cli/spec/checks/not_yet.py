@@ -38,12 +38,6 @@ NOT_YET = (
         what="data.cache: node",
         instead="Set data.cache: none.",
     ),
-    NotYet(
-        field="data.format",
-        is_asked=lambda case: case.resolved.data_format == "tfrecord" and case.spec.input_mode == "spark",
-        what="feeding TFRecord files",
-        instead="Use parquet, or input_mode: tensorflow and tf.data.TFRecordDataset.",
-    ),
 )
 
 

@@ -85,7 +85,6 @@ def test_the_worker_with_another_package_and_a_read_only_folder_is_the_odd_one_o
     kept = json.loads((tfos_home / "runs" / told["run_id"] / "env-check.json").read_text())
     assert kept["differences"] == told["differences"]
     assert json.loads(run_line("tfos runs --json").stdout)[0]["status"] == "success"
-    # The report for people begins with the odd one.
     assert list((tmp_path / "exports").iterdir()) == []
 
 

@@ -92,7 +92,8 @@ def parse_survey(listing: str, query: str, processes: str) -> GpuSurvey:
         if index not in parts:
             gpus.append(Gpu(id=index, index=int(index), uuid=uuid, name=name, in_use=in_use))
         for kind, part in parts.get(index, ()):
-            # Memory of the whole GPU says nothing about one part; a process listed under the whole may be in any of them.
+            # Memory of the whole GPU says nothing about one part. Processes are listed under the whole (driver 590) and may be in
+            # any of them.
             busy = users.get(part) or (f"{users[uuid]}, in some part of GPU {index}" if uuid in users else "")
             gpus.append(Gpu(id=part, index=int(index), uuid=part, name=f"{name} MIG {kind}", is_part=True, in_use=busy))
     return GpuSurvey(gpus=tuple(gpus))
@@ -115,7 +116,8 @@ def _users(processes: str) -> dict[str, str]:
     users: dict[str, str] = {}
     for line in processes.splitlines():
         fields = [text.strip() for text in line.split(",", 3)]
-        if len(fields) == 4 and fields[0].startswith(("GPU-", "MIG-")):
+        # A container with a part of a GPU gets one line of refusals instead of the processes of the whole.
+        if len(fields) == 4 and fields[0].startswith(("GPU-", "MIG-")) and fields[1].isdecimal():
             users.setdefault(fields[0], f"process {fields[1]} ({fields[3].rpartition('/')[2] or 'unknown'})")
     return users
 

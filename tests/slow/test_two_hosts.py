@@ -35,14 +35,14 @@ def cluster(hosts: tuple[Host, ...]) -> Iterator[StandaloneCluster]:
         yield started
 
 
-@pytest.mark.parametrize("mode", ["spark", "tensorflow"])
+@pytest.mark.parametrize("spec", ["several_hosts", "digits_tensorflow"])
 def test_nodes_of_two_hosts_train_one_model(
-    mode: str, nothing_left: None, hosts: tuple[Host, ...], cluster: StandaloneCluster, tfos_home: Path, tmp_path: Path
+    spec: str, nothing_left: None, hosts: tuple[Host, ...], cluster: StandaloneCluster, tfos_home: Path, tmp_path: Path
 ) -> None:
     first, second = hosts
     # Spark's own choice of an address counts, as on a real host.
     environment = {name: value for name, value in os.environ.items() if name != "SPARK_LOCAL_IP"}
-    line = ["tfos", "train", str(ROOT / "jobspecs" / f"digits_{mode}.yaml"), "--json", "--master", cluster.url]
+    line = ["tfos", "train", str(ROOT / "jobspecs" / f"{spec}.yaml"), "--json", "--master", cluster.url]
     line += ["--set", f"args.export_dir={tmp_path}/model", "--set", "tensorboard.enabled=true", "--set", "tensorboard.keep_secs=10"]
     with TfosProcess(line, environment=environment, folder=tmp_path, prefix=first.prefix) as process:
         board = process.wait_for_event("tensorboard")

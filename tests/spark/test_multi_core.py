@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +20,9 @@ from tfos_core.errors import ConfigError
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
+    from tests.conftest import RunLine
+
+ROOT = Path(__file__).parents[2]
 EXECUTORS, CORES = 2, 2
 CONF = {"spark.executor.cores": str(CORES), "spark.executor.memory": "512m", "spark.cores.max": str(EXECUTORS * CORES)}
 
@@ -91,3 +95,18 @@ def test_without_stage_level_scheduling_task_cpus_put_one_node_on_each_executor(
     assert report.rows_per_node == {"worker:0": 200, "worker:1": 200}
     noted = list(itertools.chain.from_iterable(nodes.notes(tmp_path).values()))
     assert len({entry["folder"] for entry in noted}) == EXECUTORS
+
+
+def test_the_example_trains_with_one_node_on_each_executor_of_two_cores(
+    one_host: StandaloneCluster, run_line: RunLine, tfos_home: Path, tmp_path: Path
+) -> None:
+    line = ["tfos", "train", str(ROOT / "jobspecs" / "multi_core.yaml"), "--master", one_host.url, "--set", "num_epochs=6"]
+    said = run_line([*line, "--json", "--set", f"args.export_dir={tmp_path / 'model'}"], fresh=True, timeout_s=150)
+    registered = [event for event in said.events if event.get("event") == "node_registered"]
+    assert {(event["node"], event["executor_id"]) for event in registered} == {("chief:0", 0), ("worker:0", 1)}
+    assert len({event["port"] for event in registered}) == 2
+    result = said.events[-1]
+    assert result["rows_fed"] == 6 * 1433
+    (log,) = (tfos_home / "runs").glob("*/nodes/chief-0.log")
+    (accuracy,) = re.findall(r"test accuracy ([0-9.]+)", log.read_text())
+    assert float(accuracy) >= 0.9

@@ -30,6 +30,9 @@ A100_PARTS = (
 )
 
 
+H200_PROFILES = ("1c.3g.71gb", "2c.3g.71gb", "2g.35gb", "1g.18gb", "1g.18gb")
+
+
 def survey_of(host: str) -> GpuSurvey:
     return parse_survey(*(answer(host, kind) for kind in ("list.txt", "gpus.csv", "processes.csv")))
 
@@ -69,20 +72,56 @@ def test_every_product_name_is_read_whole() -> None:
     assert survey.gpus[3].in_use.startswith("process 2211 (train")
 
 
+def test_work_of_a_program_without_a_process_is_seen_by_its_memory() -> None:
+    survey = survey_of("eight_titan_x")
+    assert free(survey) == ["0"]
+    assert survey.gpus[1].in_use == "10032 of 12206 MiB are taken"
+
+
+def test_a_process_of_another_container_counts_although_it_has_no_name() -> None:
+    survey = survey_of("eight_h200_busy")
+    assert free(survey) == []
+    assert survey.gpus[0].in_use == "process 1328667 (python3.10)"
+    assert survey.gpus[7].in_use == "process 1758887 ([Not Found])"
+
+
+def test_a_gpu_without_memory_of_its_own_is_busy_while_a_process_computes_there() -> None:
+    assert survey_of("unified_memory_gb10").gpus[0].in_use == "process 114687 (python)"
+
+
 def test_the_parts_of_a_gpu_in_mig_mode_take_its_place() -> None:
     survey = survey_of("mig_a100")
     assert [gpu.id for gpu in survey.gpus] == [*A100_PARTS, "1"]
     assert [gpu.is_part for gpu in survey.gpus] == [True, True, True, False]
     assert survey.gpus[0].name == "NVIDIA A100-SXM4-40GB MIG 3g.20gb"
-    # One part computes; the memory that the whole GPU reports is that part's.
-    assert free(survey) == [A100_PARTS[0], A100_PARTS[2], "1"]
+    assert free(survey) == [*A100_PARTS, "1"]
+
+
+def test_parts_as_older_drivers_name_them_are_parts_too() -> None:
+    survey = survey_of("mig_a100_old_driver")
+    assert [gpu.id.rpartition("GPU-")[0] for gpu in survey.gpus] == ["MIG-"] * 4
+    assert [gpu.id.partition("/")[2] for gpu in survey.gpus] == ["7/0", "8/0", "9/0", "11/0"]
+    assert free(survey) == [gpu.id for gpu in survey.gpus]
 
 
 def test_a_process_that_is_listed_under_the_whole_gpu_may_be_in_any_of_its_parts() -> None:
-    process = "GPU-3a7f1b52-9a0c-4d5e-8b1f-6c2d7e8f9a10, 5, 900, python\n"
+    survey = survey_of("mig_h200_busy")
+    assert [gpu.name for gpu in survey.gpus] == [f"NVIDIA H200 MIG {kind}" for kind in H200_PROFILES]
+    assert free(survey) == []
+    assert survey.gpus[0].in_use == "process 12249 (memhog), in some part of GPU 0"
+
+
+def test_a_process_that_is_listed_under_a_part_leaves_the_others_free() -> None:
+    process = f"{A100_PARTS[1]}, 90121, 9710, python3\n"
     survey = parse_survey(answer("mig_a100", "list.txt"), answer("mig_a100", "gpus.csv"), process)
-    assert free(survey) == ["1"]
-    assert survey.gpus[0].in_use == "process 5 (python), in some part of GPU 0"
+    assert free(survey) == [A100_PARTS[0], A100_PARTS[2], "1"]
+    assert survey.gpus[1].in_use == "process 90121 (python3)"
+
+
+def test_a_container_that_may_not_read_what_others_do_has_its_part() -> None:
+    (part,) = survey_of("mig_container").gpus
+    assert part.is_part
+    assert part.in_use == ""
 
 
 def test_a_node_that_needs_two_gets_whole_gpus() -> None:

@@ -46,6 +46,7 @@ def test_the_program_is_asked_for_what_the_answers_hold(host: str, tmp_path: Pat
     [
         ("no_driver", "ended with code 9 and said: NVIDIA-SMI has failed because it couldn't communicate"),
         ("mismatch", "ended with code 18 and said: Failed to initialize NVML: Driver/library version mismatch"),
+        ("lost_gpu", "ended with code 255 and said: Unable to determine the device handle for GPU0000:0B:00.0"),
     ],
 )
 def test_what_it_says_when_it_fails_is_passed_on(host: str, said: str, tmp_path: Path) -> None:

@@ -150,7 +150,7 @@ def _named(path: str) -> Iterator[None]:
     except StorageError:
         raise
     except (FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError, PermissionError) as exc:
-        raise type(exc)(exc.errno or 0, f"{path}: {_first_line(exc)}") from exc
+        raise type(exc)(f"{path}: {_first_line(exc)}") from exc
     except Exception as exc:
         raise StorageError(
             f"{path}: {_first_line(exc)}", "Is the file system up, and can this machine and this user reach it?"

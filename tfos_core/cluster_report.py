@@ -24,6 +24,8 @@ class ClusterReport:
         partitions_discarded: partitions that arrived at nodes which had already ended.
         timings: seconds: `executors_s` until the executors were there, `ready_s` from then until every node had registered,
             `feed_s`, `shutdown_s` from the end of the last node until nothing was left.
+        saved_epoch: epochs, counted from 0, that a checkpoint of the program holds, as it said; a restart goes on from there.
+        saved_step: the highest step that the program gave a checkpoint.
         exports: paths that nodes exported to; `exports_by_node` says which did.
         gpus: what CUDA_VISIBLE_DEVICES names on each node; empty for a node without GPUs.
         values: what independent instances returned.
@@ -35,6 +37,8 @@ class ClusterReport:
     left_over: dict[str, int] = field(default_factory=dict)
     partitions_discarded: int = 0
     timings: dict[str, float] = field(default_factory=dict)
+    saved_epoch: int = 0
+    saved_step: int = 0
     exports: list[str] = field(default_factory=list)
     exports_by_node: dict[str, list[str]] = field(default_factory=dict)
     gpus: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -52,6 +56,10 @@ class ClusterReport:
             self.rows_per_node[node] = self.rows_per_node.get(node, 0) + rows
         self.partitions_discarded += report.partitions_discarded
         self.timings["feed_s"] = self.timings.get("feed_s", 0.0) + report.seconds
+
+    def add_checkpoint(self, *, epoch: int, step: int) -> None:
+        """A node has saved what the program knows after `epoch` epochs and `step` steps."""
+        self.saved_epoch, self.saved_step = max(self.saved_epoch, epoch), max(self.saved_step, step)
 
     def copy(self, *, first_failure: NodeFailed | None) -> ClusterReport:
         """As it is now."""

@@ -25,6 +25,7 @@ __all__ = (
     "NodeRegistered",
     "ReservationServerStarted",
     "ReservationWaiting",
+    "Restarting",
     "Result",
     "ShutdownFinished",
     "ShutdownStarted",
@@ -192,6 +193,20 @@ class NodeFailed(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Restarting(Event):
+    """The job failed with `error` and starts again after `delay_s` seconds; feeding begins with `first_epoch`, from 0."""
+
+    kind: ClassVar[str] = "restarting"
+    number: int
+    max_restarts: int
+    error: str
+    node: str = ""
+    host: str = ""
+    first_epoch: int = 0
+    delay_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Warned(Event):
     """Something that the user should know although the run goes on."""
 
@@ -222,8 +237,10 @@ class Result(Event):
     """The last event of a run.
 
     `status` is success, failed or interrupted; `timings` are seconds by phase; `first_failure` has the fields of `NodeFailed`.
-    `steps_per_node` are batches that programs took from the feed, `rows_left_over` rows of `rows_per_node` that `equal_steps` dropped.
-    `instances` of a parallel job: index, host, gpus, ok, value and error of each.
+    `steps_per_node` are batches that programs took from the feed, `rows_left_over` rows that `equal_steps` dropped (they are in
+    `rows_per_node` too).
+    `restarts` are those that took place: number, error, node, host, first_epoch and delay_s of each; rows and batches count all
+    attempts. `instances` of a parallel job: index, host, gpus, ok, value and error of each.
     """
 
     kind: ClassVar[str] = "result"
@@ -238,6 +255,7 @@ class Result(Event):
     steps_per_node: Mapping[str, int] = field(default_factory=dict)
     rows_left_over: Mapping[str, int] = field(default_factory=dict)
     exports: tuple[str, ...] = ()
+    restarts: tuple[Mapping[str, Any], ...] = ()
     instances: tuple[Mapping[str, Any], ...] = ()
 
 

@@ -73,17 +73,14 @@ class NodeNews:
             self._emit(events.Warned(id=str(message["id"]), message=str(message["message"]), hint=str(message["hint"])))
         elif op == "node.output":
             self._on_output(node, message)
-        elif op == "node.result":
-            self._report.values[node] = message["value"]
+        elif op in ("node.result", "node.export", "node.checkpoint"):
+            self._on_work(node, op, message)
         elif op == "node.started":
             self._table.running(node)
         elif op == "node.serving":
             self._table.has_server(node)
         elif op == "node.joined":
             self._table.joined(node)
-        elif op == "node.export":
-            self._report.exports.append(str(message["path"]))
-            self._report.exports_by_node.setdefault(node, []).append(str(message["path"]))
         elif op == "node.ended":
             self._on_ended(node, Outcome.from_dict(message), tuple(message["last_lines"]))
         else:
@@ -101,6 +98,20 @@ class NodeNews:
         if message.get("dropped"):
             lines.insert(0, f"[{message['dropped']} lines were left out here; all of them are in the executor's folder]")
         self._options.on_output(node, lines)
+
+    def _on_work(self, node: str, op: str, message: dict[str, Any]) -> None:
+        """A program has something to show."""
+        if op == "node.result":
+            self._report.values[node] = message["value"]
+        elif op == "node.export":
+            self._report.exports.append(str(message["path"]))
+            self._report.exports_by_node.setdefault(node, []).append(str(message["path"]))
+        else:
+            epoch = message["epoch"]
+            if epoch is None:
+                # A program that does not count epochs (next_batch) has seen at least those that were taken whole.
+                epoch = self.feed.epochs_fed if self.feed is not None else 0
+            self._report.add_checkpoint(epoch=int(epoch), step=int(message["step"] or 0))
 
     def _on_ended(self, node: str, outcome: Outcome, last_lines: tuple[str, ...]) -> None:
         failure = self._table.ended(node, outcome, last_lines)

@@ -108,6 +108,7 @@ def place(
     cancellation: Cancellation,
     emit: EventSink,
     gpus: int = 0,
+    patient: bool = False,
 ) -> Placement:
     """Wait until as many executors are there as the plan has nodes on executors.
 
@@ -115,6 +116,7 @@ def place(
         timeout: seconds; at most `PLACEMENT_WAIT_S` of them are used.
         emit: gets ReservationWaiting every few seconds, with the roles that have no executor yet and Spark's numbers.
         gpus: how many GPUs of its executor a node task asks of Spark's scheduler.
+        patient: an executor was lost and may be replaced: use all of `timeout`, and wait until Spark has forgotten the lost one.
 
     Raises:
         ReservationTimeoutError: too few executors came, or it is known that too few can come; names the roles left over.
@@ -122,7 +124,7 @@ def place(
         InterruptedRunError: cancelled.
     """
     needed = len(plan.on_executors)
-    deadline = min(timeout, PLACEMENT_WAIT_S)
+    deadline = timeout if patient else min(timeout, PLACEMENT_WAIT_S)
     most = _most_executors(sc)
     if most is not None and most < needed:
         raise _too_few(sc, plan, most, f"{most} available by the settings of this application ({_sizes(sc)})")
@@ -134,9 +136,10 @@ def place(
             _refuse_too_large_tasks(sc, plan, executors)
         placement = _fit(sc, executors, gpus)
         slots = _slots(sc, placement) if len(executors) >= needed else len(executors)
-        if slots >= needed:
-            break
         waited = time.monotonic() - started
+        too_many = patient and len(executors) > needed and waited < deadline
+        if slots >= needed and not too_many:
+            break
         missing = tuple(slot.name for slot in plan.on_executors[slots:])
         if waited >= deadline:
             raise _too_few(sc, plan, slots, f"{slots} available after {waited:.0f} s ({_sizes(sc)})")

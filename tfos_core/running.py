@@ -99,6 +99,7 @@ class TFCluster:
                 cancellation=options.cancellation,
                 emit=self._emit,
                 gpus=gpus.from_spark,
+                patient=options.restart_count > 0,
             )
             self._report.timings["executors_s"] = time.monotonic() - started
             started = time.monotonic()
@@ -188,6 +189,7 @@ class TFCluster:
         *,
         final: bool = False,
     ) -> FeedReport:
+        first_epoch: int = 0,
         """Feed all rows to the nodes, `num_epochs` times; returns when they were consumed.
 
         Args:
@@ -198,6 +200,7 @@ class TFCluster:
             final: no further `train` follows, so that a node that can get no more rows is told so at once; otherwise nodes that
                 loop over `next_batch` learn of the end in `shutdown`.
 
+            first_epoch: the epoch to begin with, from 0; those before it were fed by an earlier cluster.
         Raises:
             ClusterStateError: not in `InputMode.SPARK`, or after `shutdown`.
             FeedTimeoutError, FeedError: rows could not be delivered.
@@ -208,7 +211,9 @@ class TFCluster:
             raise ConfigError(f"num_epochs is {num_epochs}, but a number of epochs can not be negative", "Use 1 or more.")
         self._raise_error()
         try:
-            report = feed.train(self._sc, dataRDD, num_epochs=num_epochs or 1, feed_timeout=feed_timeout, final=final)
+            report = feed.train(
+                self._sc, dataRDD, num_epochs=num_epochs or 1, feed_timeout=feed_timeout, final=final, first_epoch=first_epoch
+            )
         except (ConfigError, ClusterStateError):
             # A call that can not be served says nothing about the cluster, which may be feeding in another thread.
             self._raise_error()

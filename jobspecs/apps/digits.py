@@ -32,7 +32,13 @@ def main_fun(args, ctx):
     train = fed_dataset(args, ctx) if ctx.input_mode == "spark" else own_share(tf, args, ctx)
     # The node's own folder: TensorBoard shows it when the spec asks for one, and its files are copied into the run record.
     callbacks = [tf.keras.callbacks.TensorBoard(ctx.log_dir)] if ctx.log_dir else []
-    model.fit(train, epochs=ctx.num_epochs, verbose=2 if ctx.is_chief else 0, callbacks=callbacks)
+    # A job that is started again (`restart` in the spec) goes on after the last epoch that was saved; otherwise 0 are done.
+    done = 0
+    if getattr(args, "checkpoint_dir", None):
+        checkpoints = ctx.checkpoints(args.checkpoint_dir, model=model)
+        done = checkpoints.restore()
+        callbacks.append(checkpoints.callback())
+    model.fit(train, initial_epoch=done, epochs=ctx.num_epochs, verbose=2 if ctx.is_chief else 0, callbacks=callbacks)
 
     if ctx.is_chief:
         images, labels = read_csv(tf, posixpath.join(posixpath.dirname(ctx.data_path), args.test_file))

@@ -73,6 +73,8 @@ def _lines(run: Run, status: RunStatus, view: RunView) -> Iterator[tuple[str, st
         yield node.name, ", ".join(part for part in parts if part)
     if status.rows_fed:
         yield "rows fed", str(status.rows_fed)
+    for restart in status.restarts:
+        yield f"restart {restart['number']}", str(restart["error"])
     for path in status.exports:
         yield "model", path
     yield "record", str(run.folder)

@@ -41,7 +41,7 @@ def build_plan(resolved: ResolvedSpec, *, run_id: str, run_folder: Path, channel
         name=spec.name,
         run_folder=str(run_folder),
         channel=None if channel is None else str(channel),
-        entrypoint=references["entrypoint"].to_plan(),
+        entrypoint=references["entrypoint"].to_plan() if "entrypoint" in references else None,
         args=spec.args,
         mode=spec.mode,
         input_mode="tensorflow" if spec.is_parallel else spec.input_mode,
@@ -55,6 +55,7 @@ def build_plan(resolved: ResolvedSpec, *, run_id: str, run_folder: Path, channel
         feed_timeout=spec.feed_timeout,
         num_epochs=spec.num_epochs,
         equal_steps=spec.equal_steps,
+        max_restarts=spec.restart.max_restarts,
         grace_secs=spec.grace_secs,
         shutdown_timeout=spec.shutdown_timeout,
         keras=resolved.keras.keras,
@@ -129,7 +130,5 @@ def _not_available(resolved: ResolvedSpec) -> Iterator[str]:
     spec = resolved.spec
     if spec.stream is not None:
         yield "stream"
-    if spec.restart.max_restarts:
-        yield f"restart.max_restarts: {spec.restart.max_restarts}"
     if spec.data is not None and spec.data.cache != "none":
         yield f"data.cache: {spec.data.cache}"

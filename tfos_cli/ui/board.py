@@ -13,7 +13,7 @@ from rich.text import Text
 
 from tfos_cli.ui import outcome
 from tfos_cli.ui.console import Console, Verbosity
-from tfos_cli.ui.progress import is_worth_showing, printable
+from tfos_cli.ui.progress import is_worth_showing, plain_line, printable
 from tfos_cli.ui.run_view import FeedView, NodePhase, NodeView, Phase, RunView
 from tfos_core import events
 
@@ -52,6 +52,8 @@ class Board:
             self._live.console.print(Text.assemble(("warning: ", "yellow"), event.message))
             if event.hint:
                 self._live.console.print(Text.assemble(("hint: ", "cyan"), event.hint))
+        elif isinstance(event, events.Restarting):
+            self._live.console.print(Text(plain_line(event), style="yellow"))
         if time.monotonic() - self._drawn >= _REDRAW_EVERY_S or not isinstance(event, events.FeedProgress):
             self._draw(view, ts)
 
@@ -110,6 +112,8 @@ def _headline(view: RunView, now: float) -> RenderableType:
     text = Text.assemble((str(view.phase), "bold"), f"  {view.name} on {view.master}  {elapsed}")
     if view.application_id:
         text.append(f"  {view.application_id}", "dim")
+    if view.restarts:
+        text.append(f"  restart {view.restarts[-1].number} of {view.restarts[-1].max_restarts}", "yellow")
     for address in (view.web_url, view.tensorboard_url):
         if address:
             text.append(f"  {address}", "blue")

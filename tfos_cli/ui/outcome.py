@@ -41,6 +41,7 @@ def summary(view: RunView, result: Result) -> list[str]:
     if result.rows_left_over:
         nodes = ", ".join(f"{name} {rows}" for name, rows in result.rows_left_over.items())
         lines.append(f"  left over  {sum(result.rows_left_over.values())} ({nodes})")
+    lines += [f"  restart {one['number']}  {one['error']}" for one in result.restarts]
     lines += [f"  instance {one['index']} on {one['host']}: {one['value']}" for one in result.instances]
     lines += [f"  model      {path}" for path in result.exports]
     phases = ", ".join(

@@ -202,6 +202,9 @@ def plain_line(event: events.Event) -> str:
             return f"the nodes are done; TensorBoard stays at {event.url} for {event.seconds:g} s, or until Ctrl-C"
         case events.FeedProgress() | events.FeedFinished():
             return _feed_line(event)
+        case events.Restarting():
+            after = f" after epoch {event.first_epoch}" if event.first_epoch else ""
+            return f"restart {event.number} of {event.max_restarts} in {event.delay_s:g} s{after}: {event.error}"
         case events.ShutdownStarted():
             return f"shutting down: {event.reason}"
         case events.ShutdownFinished():

@@ -19,6 +19,7 @@ class Phase(StrEnum):
     SUBMITTING = "submitting"
     DRIVER = "driver started"
     RESERVING = "waiting for nodes"
+    RESTARTING = "starting again"
     READY = "cluster ready"
     FEEDING = "feeding"
     FED = "training"
@@ -90,6 +91,7 @@ class RunView:
     tensorboard_url: str = ""
     warnings: tuple[events.Warned, ...] = ()
     first_failure: events.NodeFailed | None = None
+    restarts: tuple[events.Restarting, ...] = ()
     shutdown_reason: str = ""
     shutdown_s: float | None = None
     result: events.Result | None = None
@@ -135,6 +137,8 @@ def apply(state: RunView, ts: float, event: events.Event) -> RunView:
             return replace(state, tensorboard_url=event.url)
         case events.Warned():
             return replace(state, warnings=(*state.warnings, event))
+        case events.Restarting():
+            return _restarting(state, event)
         case events.ShutdownStarted():
             return replace(state, phase=Phase.STOPPING, shutdown_reason=event.reason)
         case events.ShutdownFinished():
@@ -239,6 +243,13 @@ def _feed(state: RunView, event: events.FeedProgress | events.FeedFinished) -> R
     )
     last = event.epoch + 1 >= event.epochs
     return replace(state, feed=feed, rows_fed=state.rows_fed + event.rows, phase=Phase.FED if last else Phase.FEEDING)
+
+
+def _restarting(state: RunView, event: events.Restarting) -> RunView:
+    """What was seen of the failed attempt is gone; `first_failure` is that of the job, which has not failed."""
+    restarts = (*state.restarts, event)
+    state = replace(state, phase=Phase.RESTARTING, restarts=restarts, first_failure=None, feed=None, shutdown_reason="")
+    return _with_nodes(state, ())
 
 
 def _node_ended(state: RunView, event: events.NodeFinished | events.NodeFailed) -> RunView:

@@ -25,7 +25,7 @@ from tfos_core.feed.agreement import Agreements, GrantSteps
 from tfos_core.feed.epoch import Epoch, skew_warnings
 from tfos_core.feed.failures import from_wire
 from tfos_core.feed.jobs import job_tag, local_property, spark_error
-from tfos_core.feed.ledger import Conflict, Grant, Instruction, Ledger, Release, SendEnd
+from tfos_core.feed.ledger import Conflict, Grant, Instruction, Ledger, Release, SendEnd, apply_message
 from tfos_core.feed.source import feed_rdd, inference_rdd
 from tfos_core.feed.tasks import EPOCH_PROPERTY, Outcome, Target
 from tfos_core.feed.totals import NodeTotals
@@ -90,15 +90,29 @@ class FeedCoordinator:
         self._spec: Mapping[str, Any] | None = None
         self._next_seq = 0
         self._calls = 0
+        #: Epochs of the latest call that are over, those of earlier clusters included.
+        self.epochs_fed = 0
         self._finished = False
         self._job: tuple[Any, str] | None = None
+        #: Called when no node takes rows any more, from any thread; must not wait.
+        self.on_all_closed: Callable[[], None] = lambda: None
 
     # --- the driver's thread
 
-    def train(self, sc: Any, data: Any, *, num_epochs: int = 1, feed_timeout: float = 600, final: bool = False) -> FeedReport:
+    def train(
+        self,
+        sc: Any,
+        data: Any,
+        *,
+        num_epochs: int = 1,
+        feed_timeout: float = 600,
+        final: bool = False,
+        first_epoch: int = 0,
+    ) -> FeedReport:
         """Feed an RDD or a DataFrame `num_epochs` times (0 means once); returns when every row was consumed.
 
         Args:
+            first_epoch: feed the epochs from here on only, at least the last one.
             feed_timeout: seconds without any row consumed on a node after which the feed fails.
             final: no further call follows, so that the last epoch's end is the end of the feed.
 
@@ -114,7 +128,8 @@ class FeedCoordinator:
                 "train() is already running in another thread", "Wait for it, or unite the RDDs: sc.union([a, b])."
             )
         try:
-            return self._train(sc, data, max(1, num_epochs), feed_timeout, final)
+            last = max(1, num_epochs) - 1
+            return self._train(sc, data, range(min(first_epoch, last), last + 1), feed_timeout, final)
         finally:
             self._training.release()
 
@@ -184,7 +199,7 @@ class FeedCoordinator:
             if ledger is None or message.get("seq") != ledger.seq:
                 return
             ledger.node_rows(node, int(message.get("node_rows", 0)))
-            self._follow(_apply(ledger, node, message))
+            self._follow(apply_message(ledger, node, message))
             event = self._epoch.progress(ledger, self._clock())
         if event is not None:
             self._on_event(event)
@@ -211,7 +226,7 @@ class FeedCoordinator:
 
     # --- one call
 
-    def _train(self, sc: Any, data: Any, epochs: int, feed_timeout: float, final: bool) -> FeedReport:
+    def _train(self, sc: Any, data: Any, epochs: range, feed_timeout: float, final: bool) -> FeedReport:
         self._check_open()
         started = self._clock()
         tag = f"tfos-feed-{uuid.uuid4().hex[:12]}"
@@ -221,10 +236,11 @@ class FeedCoordinator:
             rdd = self._prepared(data, feed_timeout)
             partitions = rdd.getNumPartitions()
             reports = []
-            for epoch in range(epochs):
-                last = final and epoch == epochs - 1
+            for epoch in epochs:
+                last = final and epoch == epochs[-1]
                 with local_property(sc, EPOCH_PROPERTY, json.dumps({"seq": self._next_seq, "call": call})):
-                    reports.append(self._feed_epoch(rdd, partitions, epoch, epochs, last))
+                    reports.append(self._feed_epoch(rdd, partitions, epoch, epochs.stop, last))
+                self.epochs_fed = epoch + 1
                 if self._all_closed():
                     break
         if final:
@@ -313,6 +329,7 @@ class FeedCoordinator:
     def _cancel_if_pointless(self) -> None:
         if self._all_closed():
             self._cancel_job()
+            self.on_all_closed()
 
     @contextlib.contextmanager
     def _cancellable(self, sc: Any, tag: str) -> Iterator[None]:
@@ -356,25 +373,6 @@ class FeedCoordinator:
         # A node that is gone needs no END; its failure comes on its own.
         with contextlib.suppress(ChannelClosedError):
             self._send(node, message)
-
-
-def _apply(ledger: Ledger, node: str, message: Mapping[str, Any]) -> list[Instruction]:
-    partition, attempt = int(message.get("partition", -1)), int(message.get("attempt", 0))
-    match message.get("op"):
-        case "feed.claim":
-            return ledger.claimed(node, partition, attempt)
-        case "feed.ask":
-            return ledger.asked(node, partition, attempt)
-        case "feed.released":
-            return ledger.released(node, partition, attempt, int(message["rows"]), unknown=bool(message.get("unknown")))
-        case "feed.drained":
-            return ledger.drained(node, partition, attempt, int(message["rows"]))
-        case "feed.discarded":
-            return ledger.discarded(node, partition)
-        case "feed.spec":
-            return ledger.described(message["spec"])
-        case _:
-            return []
 
 
 def _settle(ledger: Ledger, outcome: Outcome) -> list[Instruction]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-__all__ = ("Conflict", "Grant", "Instruction", "Ledger", "Release", "SendEnd")
+__all__ = ("Conflict", "Grant", "Instruction", "Ledger", "Release", "SendEnd", "apply_message")
 
 
 class _State(StrEnum):
@@ -215,3 +215,23 @@ class Ledger:
             self._ended.add(node)
             instructions.append(SendEnd(node=node, spec=self.spec))
         return instructions
+
+
+def apply_message(ledger: Ledger, node: str, message: Mapping[str, Any]) -> list[Instruction]:
+    """What follows from a message of a node's hub about its partitions; nothing from others."""
+    partition, attempt = int(message.get("partition", -1)), int(message.get("attempt", 0))
+    match message.get("op"):
+        case "feed.claim":
+            return ledger.claimed(node, partition, attempt)
+        case "feed.ask":
+            return ledger.asked(node, partition, attempt)
+        case "feed.released":
+            return ledger.released(node, partition, attempt, int(message["rows"]), unknown=bool(message.get("unknown")))
+        case "feed.drained":
+            return ledger.drained(node, partition, attempt, int(message["rows"]))
+        case "feed.discarded":
+            return ledger.discarded(node, partition)
+        case "feed.spec":
+            return ledger.described(message["spec"])
+        case _:
+            return []

@@ -87,6 +87,7 @@ class RunStatus:
     steps_per_node: Mapping[str, int] = field(default_factory=dict)
     rows_left_over: Mapping[str, int] = field(default_factory=dict)
     exports: tuple[str, ...] = ()
+    restarts: tuple[Mapping[str, Any], ...] = ()
     instances: tuple[Mapping[str, Any], ...] = ()
 
     @property
@@ -111,7 +112,7 @@ class RunStatus:
             values["state"] = RunState(values["state"])
             for name in ("follower", "driver"):
                 values[name] = ProcessIdentity(**values[name]) if values.get(name) else None
-            for name in ("exports", "instances"):
+            for name in ("exports", "restarts", "instances"):
                 values[name] = tuple(values.get(name, ()))
             return cls(**values)
         except (KeyError, TypeError) as exc:

@@ -8,7 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 from tfos_core.errors import TfosError
+from tfos_core.options import ClusterOptions
 from tfos_core.parallel import raise_first
+from tfos_core.restarts import Attempt, RestartLoop, RestartPolicy
 from tfos_core.shim import usercode
 from tfos_core.shim.work import STOP_TIMEOUT_S, Work
 from tfos_core.topology import InputMode
@@ -29,25 +31,38 @@ def train(work: Work, function: Callable[..., Any], args: Any) -> None:
     data = usercode.load_fed_data(work.spark, plan.data, args) if mode is InputMode.SPARK and plan.data is not None else None
     work.cancellation.check()
     work.progress.mark("load_s", begun)
-    cluster = start_cluster(work, function, args)
+    loop = RestartLoop(
+        RestartPolicy(max_restarts=plan.max_restarts),
+        cancellation=work.cancellation,
+        emit=work.emit,
+        on_restart=work.progress.restarted,
+    )
+    loop.run(lambda attempt: _train_once(work, function, args, data, attempt))
+
+
+def _train_once(work: Work, function: Callable[..., Any], args: Any, data: Any, attempt: Attempt) -> None:
+    plan = work.plan
+    cluster = start_cluster(work, function, args, options=attempt.options(work.options))
     try:
         if data is not None:
-            cluster.train(data, plan.num_epochs, plan.feed_timeout, final=True)
+            cluster.train(data, plan.num_epochs, plan.feed_timeout, final=True, first_epoch=attempt.first_epoch)
     except (Exception, KeyboardInterrupt) as exc:
         shut_down_after(cluster, exc)
         raise
     finally:
-        work.progress.collect(cluster.report())
+        attempt.report = cluster.report()
+        work.progress.collect(attempt.report)
     begun = time.monotonic()
     try:
         cluster.shutdown(grace_secs=plan.grace_secs, timeout=plan.shutdown_timeout)
     finally:
         work.progress.mark("finish_s", begun)
-        work.progress.collect(cluster.report())
+        attempt.report = cluster.report()
+        work.progress.collect(attempt.report)
 
 
-def start_cluster(work: Work, function: Callable[..., Any], args: Any) -> Any:
-    """The cluster of the plan, every node started."""
+def start_cluster(work: Work, function: Callable[..., Any], args: Any, *, options: ClusterOptions | None = None) -> Any:
+    """The cluster of the plan, every node started; `options` other than those of the job."""
     plan = work.plan
     return work.engine.run_cluster(
         work.spark.sparkContext,
@@ -63,7 +78,7 @@ def start_cluster(work: Work, function: Callable[..., Any], args: Any) -> Any:
         reservation_timeout=plan.reservation_timeout,
         eval_node=plan.eval_node,
         release_port=plan.release_port,
-        options=work.options,
+        options=options or work.options,
     )
 
 

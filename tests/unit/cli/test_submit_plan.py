@@ -91,7 +91,6 @@ def test_a_relative_path_is_below_the_spec_and_local_on_every_cluster(
 @pytest.mark.parametrize(
     ("extra", "named"),
     [
-        ("restart: {max_restarts: 1}", "restart.max_restarts: 1"),
         ("data: {path: x.csv, cache: node}", "data.cache: node"),
         ("stream: {source: files, path: in}", "stream"),
     ],

@@ -197,7 +197,7 @@ class Cluster:
         self._exports = exports
         self.calls: list[str] = []
 
-    def train(self, data: Any, num_epochs: int, feed_timeout: float, *, final: bool) -> None:
+    def train(self, data: Any, num_epochs: int, feed_timeout: float, *, final: bool, first_epoch: int) -> None:
         assert final
         self.calls.append("train")
         if self._train is not None:

@@ -27,12 +27,6 @@ NOT_YET = (
     NotYet(field="stream", is_asked=lambda case: case.spec.stream is not None, what="a stream", instead="Use data."),
     NotYet(field="infer", is_asked=lambda case: case.spec.infer is not None, what="batch inference", instead="Leave infer out."),
     NotYet(
-        field="restart.max_restarts",
-        is_asked=lambda case: case.spec.restart.max_restarts > 0,
-        what="restarting a job",
-        instead="Set restart.max_restarts: 0.",
-    ),
-    NotYet(
         field="data.cache",
         is_asked=lambda case: case.spec.data is not None and case.spec.data.cache == "node",
         what="data.cache: node",

@@ -38,6 +38,8 @@ def instances_have_no_cluster(case: Case) -> Findings:
         "num_ps": spec.num_ps > 0,
         "eval_node": spec.eval_node,
         "driver_ps_nodes": spec.driver_ps_nodes,
+        "equal_steps": spec.equal_steps,
+        "restart.max_restarts": spec.restart.max_restarts > 0,
         "stream": spec.stream is not None,
         "data.source": spec.data is not None and spec.data.source is not None,
         "data.transform": spec.data is not None and spec.data.transform is not None,

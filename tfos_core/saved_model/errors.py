@@ -7,7 +7,7 @@ from typing import ClassVar
 from tfos_core.errors import FeedError, TfosError
 from tfos_core.exit_codes import ExitCode
 
-__all__ = ("ModelError", "OutputCountError", "RowRejectedError")
+__all__ = ("ModelError", "OutputCountError", "RejectedError", "RowRejectedError")
 
 
 class ModelError(TfosError):
@@ -24,3 +24,7 @@ class RowRejectedError(TfosError):
 
 class OutputCountError(FeedError):
     """The model gave another number of results than it got rows, or the output has another number of rows than the input."""
+
+
+class RejectedError(Exception):
+    """The model raised for some rows of a call; the text is the reason in one line. Never leaves the worker."""

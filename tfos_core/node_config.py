@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from tfos_core.gpu_request import GpuRequest
 from tfos_core.settings import COLLECT_INTERVAL_S, DEFAULT_FEED_BUDGET_BYTES
-from tfos_core.tensorboard.options import log_base, node_folder
+from tfos_core.tensorboard.options import is_out_of_reach, log_base, node_folder
 from tfos_core.topology import InputMode, NodeSlot, Role
 
 __all__ = ("ClusterConfig", "NodeConfig")
@@ -86,7 +86,8 @@ class NodeConfig:
         cluster = self.cluster
         if cluster.log_dir is None and not cluster.tensorboard_node and not cluster.collects_files:
             return None
-        folder = self.working_dir if cluster.log_dir is None else cluster.base_dir or self.working_dir
+        own = cluster.log_dir is None or is_out_of_reach(cluster.log_dir)
+        folder = self.working_dir if own else cluster.base_dir or self.working_dir
         return log_base(cluster.log_dir, working_dir=folder, generation=cluster.generation)
 
     @property
@@ -94,6 +95,12 @@ class NodeConfig:
         """This node's own folder below `log_base`: what `ctx.log_dir` says."""
         base = self.log_base
         return None if base is None else posixpath.join(base, node_folder(self.slot))
+
+    @property
+    def mirror_dir(self) -> str | None:
+        """Where this node's event files are copied to, when `log_dir` of the job is out of TensorFlow's reach."""
+        log_dir = self.cluster.log_dir
+        return posixpath.join(log_dir, node_folder(self.slot)) if log_dir is not None and is_out_of_reach(log_dir) else None
 
     @property
     def holds_task(self) -> bool:

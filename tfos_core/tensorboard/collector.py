@@ -76,6 +76,10 @@ class Collector:
         """Whether the last round has ended, or the driver wants no more."""
         return self._over.is_set()
 
+    def wait(self, timeout_s: float) -> bool:
+        """Until it is over, at most so long; whether it is."""
+        return self._over.wait(timeout_s)
+
     def fileno(self) -> int:
         """Readable once it is over."""
         return self._ready.fileno()

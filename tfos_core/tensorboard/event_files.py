@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tfos_core.tensorboard.folder import checked_path, is_event_file
 
-__all__ = ("EventFiles", "Piece")
+__all__ = ("EventFile", "EventFiles", "Piece", "event_files_below")
 
 #: A folder with more event files than this is not looked through to its end.
 _MOST_FILES = 10_000
@@ -30,7 +30,9 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _File:
+class EventFile:
+    """A file as it was found: `path` is relative, with `/`, and `place` is where it is on this machine."""
+
     path: str
     place: str
     size: int
@@ -74,7 +76,7 @@ class EventFiles:
         files = [file for file in self._scan() if self._old.get(file.path) != file.size]
         return sum(max(0, file.size - sent.get((file.path, file.inode), 0)) for file in files)
 
-    def _pieces_of(self, file: _File) -> Iterator[Piece]:
+    def _pieces_of(self, file: EventFile) -> Iterator[Piece]:
         key = (file.path, file.inode)
         offset = self._sent.get(key, 0)
         if offset > file.size:
@@ -94,18 +96,24 @@ class EventFiles:
                 self._sent[key] = offset
                 self._left -= len(data)
 
-    def _scan(self) -> list[_File]:
-        return list(islice(self._walk(), _MOST_FILES))
+    def _scan(self) -> list[EventFile]:
+        return event_files_below(self._folder)
 
-    def _walk(self) -> Iterator[_File]:
-        for folder, folders, names in os.walk(self._folder):
-            folders[:] = sorted(name for name in folders if not name.startswith(_THROWN_AWAY))
-            for name in sorted(filter(is_event_file, names)):
-                place = os.path.join(folder, name)  # noqa: PTH118 - thousands of files, every few seconds
-                path = os.path.relpath(place, self._folder).replace(os.sep, "/")
-                with contextlib.suppress(OSError, ValueError):
-                    checked_path(path)
-                    status = os.lstat(place)
-                    # A link could lead to any file of this user.
-                    if stat.S_ISREG(status.st_mode):
-                        yield _File(path=path, place=place, size=status.st_size, inode=status.st_ino)
+
+def event_files_below(folder: Path) -> list[EventFile]:
+    """The event files of a folder, which may not exist; a bounded number of them."""
+    return list(islice(_walk(folder), _MOST_FILES))
+
+
+def _walk(root: Path) -> Iterator[EventFile]:
+    for folder, folders, names in os.walk(root):
+        folders[:] = sorted(name for name in folders if not name.startswith(_THROWN_AWAY))
+        for name in sorted(filter(is_event_file, names)):
+            place = os.path.join(folder, name)  # noqa: PTH118 - thousands of files, every few seconds
+            path = os.path.relpath(place, root).replace(os.sep, "/")
+            with contextlib.suppress(OSError, ValueError):
+                checked_path(path)
+                status = os.lstat(place)
+                # A link could lead to any file of this user.
+                if stat.S_ISREG(status.st_mode):
+                    yield EventFile(path=path, place=place, size=status.st_size, inode=status.st_ino)

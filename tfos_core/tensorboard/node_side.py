@@ -12,13 +12,14 @@ from tfos_core.node_config import NodeConfig
 from tfos_core.paths import has_scheme
 from tfos_core.tensorboard.collector import Collector
 from tfos_core.tensorboard.command import hold_board_port, wanted_port
+from tfos_core.tensorboard.mirror import Mirror
 from tfos_core.tensorboard.process import BoardProcess
 
 __all__ = ("NodeBoard",)
 
 
 class NodeBoard:
-    """One node's TensorBoard, if it runs here, and its collector of event files, if they are collected.
+    """One node's TensorBoard, if it runs here, and what collects or copies its event files, if something does.
 
     Args:
         send: to the driver; from any thread, raises nothing.
@@ -30,6 +31,7 @@ class NodeBoard:
         self._holder: socket.socket | None = None
         self._process: BoardProcess | None = None
         self._collector: Collector | None = None
+        self._mirror: Mirror | None = None
         self._warnings: list[dict[str, Any]] = []
 
     @property
@@ -40,11 +42,13 @@ class NodeBoard:
     @property
     def is_collecting(self) -> bool:
         """Whether event files may still have to be sent."""
-        return self._collector is not None and not self._collector.is_over
+        last = self._mirror or self._collector
+        return last is not None and not last.is_over
 
     def fileno(self) -> int:
         """Readable once nothing is collected any more; only while `is_collecting`."""
-        return -1 if self._collector is None else self._collector.fileno()
+        last = self._mirror or self._collector
+        return -1 if last is None else last.fileno()
 
     def hold_port(self, environ: Mapping[str, str]) -> int | None:
         """The port that TensorBoard will have, kept from now on; None when it does not run here."""
@@ -72,6 +76,9 @@ class NodeBoard:
         if cluster.collects_files:
             name, interval = self._config.name, cluster.collect_interval_s
             self._collector = Collector(Path(folder), node=name, send=self._send, interval_s=interval)
+        if self._config.mirror_dir is not None:
+            name = self._config.name
+            self._mirror = Mirror(Path(folder), self._config.mirror_dir, node=name, send=self._send, after=self._collector)
 
     def start(self, host: str) -> None:
         """Start what there is, beside the program; `host` is the address of this host that others reach."""
@@ -79,6 +86,8 @@ class NodeBoard:
             self._send(warning)
         if self._collector is not None:
             self._collector.start()
+        if self._mirror is not None:
+            self._mirror.start()
         if self._holder is not None:
             try:
                 self._process = BoardProcess(self._config, host=host, holder=self._holder, send=self._send)
@@ -93,19 +102,22 @@ class NodeBoard:
 
     def program_ended(self) -> None:
         """The program will write no more."""
-        if self._collector is not None:
-            self._collector.finish()
+        for sender in (self._collector, self._mirror):
+            if sender is not None:
+                sender.finish()
 
     def tell_left_behind(self) -> None:
         """The time is over: warn about what was not sent."""
+        hint = "Set tensorboard.log_dir to a folder that outlives the executors."
         if self._collector is not None and (text := self._collector.left_behind()):
-            hint = "Set tensorboard.log_dir to a folder that outlives the executors."
             self._send({"op": "node.warning", "id": "tensorboard-collect", "message": text, "hint": hint})
+        if self._mirror is not None and (text := self._mirror.left_behind()):
+            self._send({"op": "node.warning", "id": "tensorboard-mirror", "message": text, "hint": ""})
 
     def close(self) -> None:
         """End TensorBoard, give up what is not sent; may be called twice."""
         with contextlib.ExitStack() as stack:
-            for part in (self._holder, self._collector, self._process):
+            for part in (self._holder, self._collector, self._mirror, self._process):
                 if part is not None:
                     stack.callback(part.close)
 

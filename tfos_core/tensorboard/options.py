@@ -10,8 +10,10 @@ from typing import Literal
 from tfos_core.paths import has_scheme, local_path
 from tfos_core.topology import ClusterPlan, NodeSlot, Role
 
-__all__ = ("FileSink", "TensorBoardOptions", "board_node", "log_base", "node_folder")
+__all__ = ("FileSink", "TensorBoardOptions", "board_node", "is_out_of_reach", "log_base", "node_folder")
 
+#: The file systems of TensorFlow 2.21.
+_WITHIN_REACH = ("file:", "gs://", "ram://")
 #: Called with (node, path below the node's log folder, offset, data), from one thread. An offset of 0 begins the file anew.
 FileSink = Callable[[str, str, int, bytes], None]
 
@@ -41,9 +43,14 @@ def board_node(plan: ClusterPlan) -> str:
     return (leading or [slot for slot in plan.slots if slot.role is Role.WORKER])[0].name
 
 
+def is_out_of_reach(log_dir: str | None) -> bool:
+    """Whether TensorFlow can not write there itself, so that nodes write to their own disks and files are copied."""
+    return log_dir is not None and has_scheme(log_dir) and not log_dir.startswith(_WITHIN_REACH)
+
+
 def log_base(log_dir: str | None, *, working_dir: str, generation: str) -> str:
     """The folder or URL that TensorBoard shows: as chosen, or one that no other cluster of this executor has."""
-    if log_dir is None:
+    if log_dir is None or is_out_of_reach(log_dir):
         return posixpath.join(working_dir, f"tfos-tensorboard-{generation}")
     if has_scheme(log_dir) and not log_dir.startswith("file:"):
         return log_dir

@@ -119,11 +119,19 @@ def test_it_runs_beside_the_node_that_leads(settings: dict[str, Any], name: str)
         ({"log_dir": "logs", "base_dir": "/job"}, "/job/logs"),
         ({"log_dir": "file:///logs"}, "/logs"),
         ({"log_dir": "gs://bucket/logs"}, "gs://bucket/logs"),
+        ({"log_dir": "hdfs://nn/logs", "base_dir": "/job"}, "/work/tfos-tensorboard-abc"),
     ],
 )
 def test_every_node_has_a_folder_of_its_own_below_the_one_that_is_shown(settings: dict[str, Any], base: str) -> None:
     config = config_of(Path("/work"), **settings)
     assert (config.log_base, config.log_dir) == (base, f"{base}/worker-0")
+
+
+@pytest.mark.parametrize(
+    ("log_dir", "mirror"), [("hdfs://nn/logs", "hdfs://nn/logs/worker-0"), ("gs://bucket", None), ("/logs", None), (None, None)]
+)
+def test_files_are_copied_to_where_tensorflow_can_not_write(log_dir: str | None, mirror: str | None) -> None:
+    assert config_of(Path("/work"), log_dir=log_dir).mirror_dir == mirror
 
 
 def test_without_tensorboard_and_collecting_there_is_no_folder_that_nobody_asked_for() -> None:

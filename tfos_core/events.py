@@ -20,6 +20,8 @@ __all__ = (
     "EventSink",
     "FeedFinished",
     "FeedProgress",
+    "InferFinished",
+    "InferProgress",
     "NodeFailed",
     "NodeFinished",
     "NodeRegistered",
@@ -166,6 +168,32 @@ class FeedFinished(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InferProgress(Event):
+    """How many rows were answered in partitions that are done; `rows_bad` of them could not be."""
+
+    kind: ClassVar[str] = "infer_progress"
+    partitions_done: int
+    partitions: int
+    rows: int
+    rows_per_s: float
+    rows_bad: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InferFinished(Event):
+    """Every row was answered, and the output is in its place: `rows` came in, `rows_out` and `rows_bad` were written."""
+
+    kind: ClassVar[str] = "infer_finished"
+    partitions: int
+    rows: int
+    rows_out: int
+    rows_bad: int
+    seconds: float
+    output: str
+    bad_rows: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeFinished(Event):
     """A node's process ended well, or a serving node was stopped; `value` is what an instance of a parallel job returned."""
 
@@ -240,7 +268,8 @@ class Result(Event):
     `steps_per_node` are batches that programs took from the feed, `rows_left_over` rows that `equal_steps` dropped (they are in
     `rows_per_node` too).
     `restarts` are those that took place: number, error, node, host, first_epoch and delay_s of each; rows and batches count all
-    attempts. `instances` of a parallel job: index, host, gpus, ok, value and error of each.
+    attempts. `instances` of a parallel job: index, host, gpus, ok, value and error of each. `inference` of a job that answers rows:
+    rows_in, rows_out, rows_bad, partitions, output and bad_rows.
     """
 
     kind: ClassVar[str] = "result"
@@ -257,6 +286,7 @@ class Result(Event):
     exports: tuple[str, ...] = ()
     restarts: tuple[Mapping[str, Any], ...] = ()
     instances: tuple[Mapping[str, Any], ...] = ()
+    inference: Mapping[str, Any] | None = None
 
 
 EventSink = Callable[[Event], None]

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from tfos_core.feed.coordinator import FeedCoordinator, FeedReport
+    from tfos_core.inference.report import Reporter
 
 __all__ = ("TFCluster",)
 
@@ -224,15 +225,23 @@ class TFCluster:
         self._report.add_feed(report)
         return report
 
-    def inference(self, dataRDD: RDD[Any], feed_timeout: float = 600, qname: str = "input") -> RDD[Any]:
+    def inference(
+        self, dataRDD: RDD[Any], feed_timeout: float = 600, qname: str = "input", *, reporter: Reporter | None = None
+    ) -> RDD[Any]:
         """A lazy RDD of one result per row, in order; run an action on it before `shutdown`.
+
+        Args:
+            dataRDD: an RDD or a DataFrame.
+            feed_timeout: seconds without any row consumed, or any result given, on a node before its task fails.
+            qname: `input`.
+            reporter: is told of every partition that is done.
 
         Raises:
             ClusterStateError: not in `InputMode.SPARK`, or after `shutdown`.
         """
         feed = self._require_feed("inference", qname)
         self._raise_error()
-        return feed.inference(self._sc, dataRDD, feed_timeout=feed_timeout)
+        return feed.inference(self._sc, dataRDD, feed_timeout=feed_timeout, reporter=reporter)
 
     def shutdown(self, ssc: Any = None, grace_secs: float = 0, timeout: float = 259200) -> None:
         """End the feed, wait for the nodes' functions to return, stop the serving nodes; may be called from any thread.

@@ -133,15 +133,15 @@ class FeedCoordinator:
         finally:
             self._training.release()
 
-    def inference(self, sc: Any, rdd: Any, *, feed_timeout: float = 600) -> Any:
-        """The lazy RDD of one result per row of `rdd`, in its order.
+    def inference(self, sc: Any, rdd: Any, *, feed_timeout: float = 600, reporter: Any = None) -> Any:
+        """The lazy RDD of one result per row of `rdd`, in its order; `reporter` is told of every partition that is done.
 
         Raises:
             ConfigError: not an RDD or DataFrame of a SparkContext.
         """
         _check_numbers(1, feed_timeout)
         self._check_open()
-        return inference_rdd(rdd, self._target(feed_timeout))
+        return inference_rdd(rdd, self._target(feed_timeout), reporter)
 
     def end_of_feed(self) -> None:
         """No further `train` or `inference` follows: nodes see the end of the feed after their last row. Idempotent."""

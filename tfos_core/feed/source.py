@@ -34,8 +34,8 @@ def feed_rdd(data: Any, target: Target) -> Any:
     return rdd.mapPartitions(FeedRows(target=target))
 
 
-def inference_rdd(data: Any, target: Target) -> Any:
-    """The lazy RDD of results, one per row of `data` and in its order.
+def inference_rdd(data: Any, target: Target, reporter: Any = None) -> Any:
+    """The lazy RDD of results, one per row of `data` and in its order; `reporter` is told of every partition that is done.
 
     Raises:
         ConfigError: `data` is not an RDD or DataFrame of a SparkContext.
@@ -46,8 +46,8 @@ def inference_rdd(data: Any, target: Target) -> Any:
         raise _connect_error()
     rdd = data.rdd if isinstance(data, DataFrame) else _checked_rdd(data, "inference")
     if is_raw(rdd):
-        return _frames(rdd).mapPartitions(InferFrames(target=target))
-    return rdd.mapPartitions(InferRows(target=target))
+        return _frames(rdd).mapPartitions(InferFrames(target=target, reporter=reporter))
+    return rdd.mapPartitions(InferRows(target=target, reporter=reporter))
 
 
 def is_raw(rdd: Any) -> bool:

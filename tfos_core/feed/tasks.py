@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from tfos_core.errors import FeedError, TfosError
+from tfos_core.errors import FeedError, ResultCountError, TfosError
 from tfos_core.feed.blocks import decode
 from tfos_core.feed.failures import to_wire
 from tfos_core.feed.feeder import Feeder, Hello, NodeClosedError, NodeRefusedError
 from tfos_core.feed.packing import Packed, pack_arrow, pack_frames, pack_rows
 from tfos_core.feed.rendezvous import Descriptor, executor_folder
 from tfos_core.feed.wire import Mode
+from tfos_core.inference.report import Reporter, TaskReport
 
 __all__ = ("EPOCH_PROPERTY", "FeedArrow", "FeedFrames", "FeedRows", "InferFrames", "InferRows", "Outcome", "Target")
 
@@ -92,13 +93,14 @@ class FeedArrow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InferRows:
-    """Rows in, one result per row out, in order."""
+    """Rows in, one result per row out, in order; `reporter` is told when a partition is done."""
 
     target: Target
+    reporter: Reporter | None = None
 
     def __call__(self, rows: Iterable[Any]) -> Iterator[Any]:
         """Serve one partition."""
-        return _infer(self.target, pack_rows(rows, self.target.block_bytes))
+        return _infer(self.target, pack_rows(rows, self.target.block_bytes), self.reporter)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,10 +108,11 @@ class InferFrames:
     """The same for pickled batches as the JVM has them."""
 
     target: Target
+    reporter: Reporter | None = None
 
     def __call__(self, frames: Iterable[bytes]) -> Iterator[Any]:
         """Serve one partition."""
-        return _infer(self.target, pack_frames(frames, self.target.block_bytes))
+        return _infer(self.target, pack_frames(frames, self.target.block_bytes), self.reporter)
 
 
 def _feed(target: Target, blocks: Callable[[], Iterator[Packed]]) -> Outcome:
@@ -131,18 +134,24 @@ def _feed(target: Target, blocks: Callable[[], Iterator[Packed]]) -> Outcome:
         return Outcome(partition=hello.partition, state="failed", node=node, error=to_wire(exc.error))
 
 
-def _infer(target: Target, blocks: Iterator[Packed]) -> Iterator[Any]:
+def _infer(target: Target, blocks: Iterator[Packed], reporter: Reporter | None) -> Iterator[Any]:
     hello = _hello(target, Mode.INFER)
+    given = 0
     try:
         descriptor = _descriptor(target)
         with Feeder(descriptor, replace(hello, generation=descriptor.generation)) as feeder:
             for packed in blocks:
                 feeder.send(packed)
                 for kind, payload in feeder.results():
-                    yield from _rows_of(kind, payload)
+                    rows = _rows_of(kind, payload)
+                    given += len(rows)
+                    yield from rows
             feeder.finish()
             for kind, payload in feeder.remaining_results():
-                yield from _rows_of(kind, payload)
+                rows = _rows_of(kind, payload)
+                given += len(rows)
+                yield from rows
+            consumed = feeder.await_drained()
     except NodeClosedError as exc:
         raise FeedError(
             f"the node {exc} ended before it had answered partition {hello.partition}",
@@ -152,6 +161,19 @@ def _infer(target: Target, blocks: Iterator[Packed]) -> Iterator[Any]:
         ) from None
     except NodeRefusedError as exc:
         raise exc.error from None
+    if given != consumed:
+        raise ResultCountError(
+            f"{given} results for {consumed} rows of partition {hello.partition}", None, descriptor.node, hello.partition
+        )
+    if reporter is not None:
+        reporter.send(TaskReport(partition=hello.partition, stage=_stage(), rows=consumed, results=given))
+
+
+def _stage() -> int:
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return context.stageId() if context is not None else -1
 
 
 def _rows_of(kind: Any, payload: Any) -> list[Any]:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tfos_core.errors import ConfigError
+from tfos_core.inference.report import Reporter
 from tfos_core.saved_model.binding import Binding, bind
 from tfos_core.saved_model.location import ModelFiles, ModelRef, locate
-from tfos_core.saved_model.report import Reporter
 from tfos_core.saved_model.runtime import graph_bytes
 from tfos_core.saved_model.settings import InferenceSettings
 from tfos_core.saved_model.signature import Signature, choose_signature

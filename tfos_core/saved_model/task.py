@@ -14,11 +14,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tfos_core.errors import TfosError
+from tfos_core.inference.report import Reporter, TaskReport
 from tfos_core.saved_model.binding import Binding, OutputBinding
 from tfos_core.saved_model.coerce import Piece, Rejected, prepare
 from tfos_core.saved_model.errors import RejectedError, RowRejectedError
 from tfos_core.saved_model.location import ModelRef
-from tfos_core.saved_model.report import Reporter, TaskReport
 from tfos_core.saved_model.results import to_column, wrong_rows
 from tfos_core.saved_model.runtime import LoadedModel, load_model
 

@@ -14,11 +14,11 @@ from typing import Any, Protocol
 
 from tfos_core import events
 from tfos_core.cancellation import Cancellation
-from tfos_core.errors import InterruptedRunError, TfosError
+from tfos_core.errors import ConfigError, InterruptedRunError, TfosError
 from tfos_core.exit_codes import ExitCode
 from tfos_core.jobplan import JobPlan
 from tfos_core.options import ClusterOptions
-from tfos_core.shim import probing, training, usercode
+from tfos_core.shim import answering, probing, training, usercode
 from tfos_core.shim.errors import DriverLostError, SubmissionError
 from tfos_core.shim.record import RecordWriter
 from tfos_core.shim.result import Progress
@@ -145,8 +145,13 @@ class Job:
         if plan.probe is not None:
             probing.run(work, plan.probe)
             return
-        function = usercode.load_function(plan.entrypoint)
         args = usercode.build_args(plan.args)
+        if plan.infer is not None:
+            answering.answer(work, plan.infer, args)
+            return
+        if plan.entrypoint is None:
+            raise ConfigError("the plan names nothing to run", "Set entrypoint.")
+        function = usercode.load_function(plan.entrypoint)
         if plan.mode == "parallel":
             training.run_instances(work, function, args)
         else:

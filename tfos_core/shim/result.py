@@ -53,6 +53,7 @@ class Progress:
         self._before = Counts()
         self._timings: dict[str, float] = {}
         self._instances: tuple[dict[str, Any], ...] = ()
+        self._inference: dict[str, Any] | None = None
 
     def note(self, event: events.Event) -> None:
         """Keep what an event says that the result repeats."""
@@ -98,6 +99,11 @@ class Progress:
             self._instances = tuple(result.to_dict() for result in results)
             self._exports = tuple(path for result in results for path in result.exports)
 
+    def answered(self, counts: Mapping[str, Any]) -> None:
+        """Rows that came in and went out of a job that answers rows, and where they went."""
+        with self._lock:
+            self._inference = dict(counts)
+
     def result(self, error: BaseException | None, *, run_folder: str, started: float) -> events.Result:
         """The result of a job that ended with `error`, or well; exports are moved out of Spark's scratch."""
         code = ExitCode.SUCCESS if error is None else exit_code_of(error)
@@ -117,6 +123,7 @@ class Progress:
             restarts=tuple(restart.to_dict() for restart in self._restarts),
             exports=_kept(self._exports, Path(run_folder)),
             instances=self._instances,
+            inference=self._inference,
         )
 
     def _counts(self) -> Counts:

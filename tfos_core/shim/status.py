@@ -89,6 +89,7 @@ class RunStatus:
     exports: tuple[str, ...] = ()
     restarts: tuple[Mapping[str, Any], ...] = ()
     instances: tuple[Mapping[str, Any], ...] = ()
+    inference: Mapping[str, Any] | None = None
 
     @property
     def is_finished(self) -> bool:

@@ -6,14 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tfos_core.errors import ConfigError, TfosError
-from tfos_core.saved_model.errors import ModelError, OutputCountError, RowRejectedError
+from tfos_core.errors import TfosError
 
 __all__ = ("ReportSink", "Reporter", "TaskReport")
-
-_ERRORS: dict[str, type[TfosError]] = {
-    kind.__name__: kind for kind in (ConfigError, ModelError, OutputCountError, RowRejectedError)
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,8 +27,12 @@ class TaskReport:
         """The error as it was raised."""
         if self.error is None:
             return None
+        # Feed tasks use reports too, and need nothing of models.
+        from tfos_core.saved_model import errors
+
         kind, message, hint = self.error
-        return _ERRORS.get(kind, ModelError)(message, hint)
+        made = getattr(errors, kind, errors.ModelError)
+        return made(message, hint) if issubclass(made, TfosError) else errors.ModelError(message, hint)
 
     @staticmethod
     def describe(error: TfosError) -> tuple[str, str, str | None]:

@@ -1,0 +1,134 @@
+"""Rows a second that a node reads itself: `ctx.dataset` against tf.data code written by hand, in alternating rounds of one run.
+
+    python benchmarks/direct_reading.py [--rounds 5] [--rows 100000] [--batch 256] [--shape all|columns|image]
+
+Two shapes: ten float columns, and 784 floats with a label. Three sides for each:
+
+* by hand: `tf.data.TFRecordDataset(files).batch(n).map(tf.io.parse_example)` with prefetch, as TensorFlow's guides have it;
+* `ctx.dataset` on the same TFRecord files (both checksums of each record checked, as TensorFlow does);
+* `ctx.dataset` on the same rows as Parquet.
+
+One node reads everything, from a local folder, and a loop takes the batches. The first round of each side warms up.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from report import Measurement, measure, print_table, write_results
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
+FILES = 4
+COLUMNS = 10
+PIXELS = 784
+SHAPES = ("columns", "image")
+
+
+def main() -> None:
+    """Measure every shape, print a table for each, and write the results."""
+    options = _parse()
+    measurements: list[Measurement] = []
+    with tempfile.TemporaryDirectory(prefix="direct-") as folder:
+        for shape in SHAPES if options.shape == "all" else (options.shape,):
+            measurements += _compare(shape, options, Path(folder) / shape)
+    print(f"\nwritten: {write_results('direct_reading', measurements, master='none', **vars(options))}")
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5, help="measured rounds of every side (default 5)")
+    parser.add_argument("--rows", type=int, default=100_000, help="rows (default 100000; a quarter of it with 784 floats)")
+    parser.add_argument("--batch", type=int, default=256, help="rows of a batch (default 256)")
+    parser.add_argument("--shape", choices=["all", *SHAPES], default="all", help="which rows (default all)")
+    return parser.parse_args()
+
+
+def make_table(shape: str, rows: int) -> Any:
+    """The data, always the same."""
+    random = np.random.default_rng(1)
+    if shape == "columns":
+        return pa.table({f"c{number}": random.random(rows, dtype=np.float32) for number in range(COLUMNS)})
+    pixels = pa.array(random.random(rows * PIXELS, dtype=np.float32))
+    offsets = pa.array(np.arange(0, rows * PIXELS + 1, PIXELS, dtype=np.int32))
+    return pa.table({"image": pa.ListArray.from_arrays(offsets, pixels), "label": pa.array(np.arange(rows) % 10)})
+
+
+def write_files(table: Any, folder: Path) -> None:
+    """The same rows twice, in as many files."""
+    from tfos_core.tfrecords.encode import encode_in_parts
+    from tfos_core.tfrecords.fields import RecordType, fields_of
+
+    fields = fields_of(table.schema, RecordType.EXAMPLE)
+    for kind in ("parquet", "tfrecord"):
+        (folder / kind).mkdir(parents=True)
+    size = -(-table.num_rows // FILES)
+    for number in range(FILES):
+        part = table.slice(number * size, size)
+        pq.write_table(part, folder / "parquet" / f"{number}.parquet", row_group_size=size // 2)
+        with (folder / "tfrecord" / f"{number}.tfrecord").open("wb") as file:
+            for batch in part.combine_chunks().to_batches():
+                for frames in encode_in_parts(batch, fields, RecordType.EXAMPLE):
+                    file.write(frames.data.data)
+
+
+def by_hand(shape: str, folder: Path, batch: int) -> Any:
+    """What one would write."""
+    import tensorflow as tf
+
+    if shape == "columns":
+        features: dict[str, Any] = {f"c{number}": tf.io.FixedLenFeature([], tf.float32) for number in range(COLUMNS)}
+    else:
+        features = {"image": tf.io.FixedLenFeature([PIXELS], tf.float32), "label": tf.io.FixedLenFeature([], tf.int64)}
+    dataset = tf.data.TFRecordDataset(sorted(map(str, folder.glob("tfrecord/*"))), num_parallel_reads=tf.data.AUTOTUNE)
+    parsed = dataset.batch(batch).map(lambda records: tf.io.parse_example(records, features), num_parallel_calls=tf.data.AUTOTUNE)
+    return parsed.prefetch(tf.data.AUTOTUNE)
+
+
+def ours(kind: str, folder: Path, batch: int) -> Any:
+    """As dicts, like the other side."""
+    from tfos_core.context import TFNodeContext
+    from tfos_core.topology import Role
+
+    path = str(folder / kind)
+    names = pq.read_schema(next((folder / "parquet").iterdir())).names
+    ctx = TFNodeContext(executor_id=0, role=Role.CHIEF, index=0, cluster_spec={"chief": ["c:1"]}, data={"path": path})
+    return ctx.dataset(batch, format=kind, input_mapping={name: name for name in names})
+
+
+def _compare(shape: str, options: argparse.Namespace, folder: Path) -> list[Measurement]:
+    rows = options.rows if shape == "columns" else options.rows // 4
+    write_files(make_table(shape, rows), folder)
+    sides: dict[str, Callable[[], Any]] = {
+        "tf.data by hand, TFRecord": lambda: by_hand(shape, folder, options.batch),
+        "ctx.dataset, TFRecord": lambda: ours("tfrecord", folder, options.batch),
+        "ctx.dataset, Parquet": lambda: ours("parquet", folder, options.batch),
+    }
+    datasets = {side: make() for side, make in sides.items()}
+    seen: dict[str, list[float]] = {side: [] for side in sides}
+    for number in range(options.rounds + 1):
+        for side, dataset in datasets.items():
+            start = time.perf_counter()
+            found = sum(int(next(iter(batch.values())).shape[0]) for batch in dataset)
+            rate = found / (time.perf_counter() - start)
+            assert found == rows, f"{side} gave {found} rows of {rows}"
+            if number:
+                seen[side].append(rate)
+    case = f"{COLUMNS} floats" if shape == "columns" else f"{PIXELS} floats and a label"
+    measured = {side: measure(case, side, rates) for side, rates in seen.items()}
+    base = next(iter(measured.values()))
+    print_table(case, [(each, None if each is base else base) for each in measured.values()])
+    return list(measured.values())
+
+
+if __name__ == "__main__":
+    main()

@@ -228,13 +228,7 @@ class TFCluster:
     def inference(
         self, dataRDD: RDD[Any], feed_timeout: float = 600, qname: str = "input", *, reporter: Reporter | None = None
     ) -> RDD[Any]:
-        """A lazy RDD of one result per row, in order; run an action on it before `shutdown`.
-
-        Args:
-            dataRDD: an RDD or a DataFrame.
-            feed_timeout: seconds without any row consumed, or any result given, on a node before its task fails.
-            qname: `input`.
-            reporter: is told of every partition that is done.
+        """A lazy RDD of one result per row, in order; run an action on it before `shutdown`. `reporter` is told what is done.
 
         Raises:
             ClusterStateError: not in `InputMode.SPARK`, or after `shutdown`.

@@ -5,8 +5,9 @@ feed an iteration is empty. Cardinality is unknown and nothing repeats, so tf.di
 With `equal_steps` all nodes get the same number of whole batches instead (`tfos_core.feed.equal_steps`).
 Auto-sharding is off: every node already has its own rows.
 
-An iteration that is abandoned (`break`, `take(n)`) leaves the rest of its epoch to the next one; rows that it had taken, and those
-that tf.data had prefetched, count as consumed. Starting an iteration ends an earlier one that still waits.
+An iteration that is abandoned (`break`, `take(n)`) leaves the rest of its epoch to the next one; rows that it had taken count as
+consumed: those that tf.data had prefetched, and up to as many batches again as were used (32 at most). Starting an iteration ends
+an earlier one that still waits.
 """
 
 from __future__ import annotations
@@ -23,6 +24,11 @@ from tfos_core.feed.hub import FeedHub
 from tfos_core.feed.inbox import Mark, Piece
 
 __all__ = ("BatchSource", "make_dataset")
+
+Array = np.ndarray[Any, Any]
+
+#: Batches that one call into Python gives to tf.data at most; a block of rows (about 1 MiB) is the other limit.
+_MOST_AHEAD = 32
 
 
 def make_dataset(
@@ -56,7 +62,7 @@ def make_dataset(
     import tensorflow as tf
 
     signature = [
-        tf.TensorSpec(shape=[None, *tensor["shape"]], dtype=tf.as_dtype(tensor["dtype"]), name=None) for tensor in spec["tensors"]
+        tf.TensorSpec(shape=[None, None, *tensor["shape"]], dtype=tf.as_dtype(tensor["dtype"])) for tensor in spec["tensors"]
     ]
     source = BatchSource(
         hub=hub,
@@ -67,7 +73,9 @@ def make_dataset(
         drop_remainder=drop_remainder,
         allow_empty=allow_empty,
     )
-    dataset = tf.data.Dataset.from_generator(source, output_signature=_structured(spec, signature))
+    # What tf.data asks of Python costs about a millisecond each time, whatever its size; cutting a stack costs microseconds.
+    stacks = tf.data.Dataset.from_generator(source.stacks, output_signature=_structured(spec, signature))
+    dataset = stacks.flat_map(_cut_tuple if spec["form"] == "tuple" else tf.data.Dataset.from_tensor_slices)
     options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
     return dataset.with_options(options)
@@ -86,38 +94,52 @@ class BatchSource:
     allow_empty: bool = False
 
     def __call__(self) -> Iterator[Any]:
-        """One iteration."""
+        """One iteration: the batches, one by one."""
+        for columns, _ in self._columns(ahead=1):
+            self.hub.count_step()
+            yield _structured(self.spec, columns)
+
+    def stacks(self) -> Iterator[Any]:
+        """One iteration: stacks of batches, with one more axis in front; only what has arrived is stacked."""
+        for columns, batches in self._columns(ahead=_MOST_AHEAD):
+            self.hub.count_step(batches)
+            yield _structured(self.spec, [column.reshape(batches, -1, *column.shape[1:]) for column in columns])
+
+    def _columns(self, *, ahead: int) -> Iterator[tuple[list[Array], int]]:
+        """Columns of some whole batches, or of one short one at the end, and how many batches they are."""
         equal = self.hub.equal_steps
         if equal is None:
-            batches = self._batches()
-        else:
-            parts = equal.batches(self.batch_size, all_epochs=self.all_epochs, allow_empty=self.allow_empty)
-            batches = (self._element([self._arrays(piece) for piece in pieces]) for pieces in parts)
-        for batch in batches:
-            self.hub.count_step()
-            yield batch
+            yield from self._own(ahead)
+            return
+        for pieces in equal.batches(self.batch_size, all_epochs=self.all_epochs, allow_empty=self.allow_empty):
+            yield self._joined([self._arrays(piece) for piece in pieces]), 1
 
-    def _batches(self) -> Iterator[Any]:
-        """The batches of this node's own rows."""
+    def _own(self, ahead: int) -> Iterator[tuple[list[Array], int]]:
+        """The batches of this node's own rows: one at first, then ever more at once, so that few are lost to `take(1)`."""
         iteration = self.hub.inbox.begin_iteration()
-        pieces: list[list[np.ndarray[Any, Any]]] = []
-        missing = self.batch_size
+        pieces: list[list[Array]] = []
+        size, rows, batches = self.batch_size, 0, 1
         while True:
-            taken = self.hub.inbox.take(missing, iteration=iteration)
+            taken = self.hub.inbox.take(size - rows if rows else size * batches, iteration=iteration)
             if isinstance(taken, Piece):
-                pieces.append(self._arrays(taken))
-                missing -= taken.stop - taken.start
-                if missing == 0:
-                    yield self._element(pieces)
-                    pieces, missing = [], self.batch_size
+                found = self._arrays(taken)
+                whole, rest = divmod(rows + taken.stop - taken.start, size)
+                if whole:
+                    cut = whole * size - rows
+                    yield self._joined([*pieces, [column[:cut] for column in found]]), whole
+                    found = [column[cut:] for column in found]
+                    pieces, batches = [], min(2 * batches, ahead)
+                if rest:
+                    pieces.append(found)
+                rows = rest
             elif taken is Mark.SUPERSEDED:
                 return
             elif taken is Mark.FEED or (taken is Mark.EPOCH and not self.all_epochs):
                 break
         if pieces and not self.drop_remainder:
-            yield self._element(pieces)
+            yield self._joined(pieces), 1
 
-    def _arrays(self, piece: Piece) -> list[np.ndarray[Any, Any]]:
+    def _arrays(self, piece: Piece) -> list[Array]:
         try:
             if self.mapping is not None:
                 found = mapped_arrays(piece.block, piece.start, piece.stop, self.mapping)
@@ -128,7 +150,7 @@ class BatchSource:
             raise FeedError(exc.message, exc.hint, self.hub.node, piece.stream.partition) from exc
         return found
 
-    def _check(self, found: Sequence[np.ndarray[Any, Any]]) -> None:
+    def _check(self, found: Sequence[Array]) -> None:
         tensors = self.spec["tensors"]
         if len(found) != len(tensors):
             raise FeedError(f"a row has {len(found)} fields, but the first one had {len(tensors)}")
@@ -139,13 +161,19 @@ class BatchSource:
                     "Pad them to one length in Spark, or use next_batch().",
                 )
 
-    def _element(self, pieces: Sequence[Sequence[np.ndarray[Any, Any]]]) -> Any:
+    def _joined(self, pieces: Sequence[Sequence[Array]]) -> list[Array]:
+        """Columns of the rows of all pieces, in the types of the first block."""
         columns = pieces[0] if len(pieces) == 1 else [np.concatenate(parts) for parts in zip(*pieces, strict=True)]
-        typed = [
+        return [
             column if tensor["dtype"] == "string" else column.astype(tensor["dtype"], copy=False)
             for column, tensor in zip(columns, self.spec["tensors"], strict=True)
         ]
-        return _structured(self.spec, typed)
+
+
+def _cut_tuple(*stacks: Any) -> Any:
+    import tensorflow as tf
+
+    return tf.data.Dataset.from_tensor_slices(stacks)
 
 
 def _structured(spec: Mapping[str, Any], values: Sequence[Any]) -> Any:

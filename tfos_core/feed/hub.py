@@ -64,6 +64,8 @@ class FeedHub:
         self.inbox = Inbox(self.budget, on_consumed=self._on_consumed)
         self.equal_steps = EqualSteps(self.inbox, report=self.report, on_left_over=self._on_left_over) if equal_steps else None
         self.turns = Turns()
+        #: Whether the cluster was asked to stop; what is in flight is still fed.
+        self.stop_requested = False
         self._listener = listener
         self._progress = ProgressWriter(progress_path, clock=clock)
         self._clock = clock
@@ -138,6 +140,8 @@ class FeedHub:
                     self._lock.notify_all()
             case "feed.release":
                 self._on_release(message)
+            case "feed.stop_requested":
+                self.stop_requested = True
             case "feed.steps":
                 if self.equal_steps is not None:
                     self.equal_steps.on_grant(message)
@@ -211,9 +215,9 @@ class FeedHub:
 
     # --- for DataFeed
 
-    def count_step(self) -> None:
-        """A batch with rows is handed out."""
-        self._steps += 1
+    def count_step(self, steps: int = 1) -> None:
+        """Batches with rows are handed out."""
+        self._steps += steps
 
     def await_spec(self) -> dict[str, Any] | None:
         """The element structure of what is fed; waits for the first block. None when the feed ended without any row."""

@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 from tfos_core.errors import ConfigError, FeedError
-from tfos_core.feed.blocks import decode
+from tfos_core.feed.blocks import RowsBlock, decode
 from tfos_core.feed.datafeed import DataFeed
 from tfos_core.feed.dataset import BatchSource
+from tfos_core.feed.elements import arrays
 from tfos_core.feed.hub import FeedHub
 from tfos_core.feed.inbox import Stream
 from tfos_core.feed.packing import pack_list
@@ -153,3 +154,35 @@ def test_input_mapping_makes_a_dict_and_strings_become_bytes(hub: FeedHub) -> No
     (element,) = dataset.as_numpy_iterator()
     assert {name: values.tolist() for name, values in element.items()} == {"word": [b"a", b"b"], "weight": [1.0, 2.0]}
     assert dataset.element_spec["weight"].dtype.name == "float32"
+
+
+def test_stacks_hold_the_same_batches_ever_more_at_once(hub: FeedHub) -> None:
+    rows = [float(i) for i in range(90)]
+    put(hub, rows[:70])
+    put(hub, rows[70:])
+    end(hub, 0, final=True)
+    found = list(source(hub, 4).stacks())
+    # A stack ends with its block: 70 = 1 + 2 + 4 + 8 batches, then 2 batches and a half, which the next block completes.
+    assert [stack.shape for stack in found] == [(1, 4), (2, 4), (4, 4), (8, 4), (2, 4), (1, 4), (4, 4), (1, 2)]
+    assert np.concatenate([stack.ravel() for stack in found]).tolist() == rows
+
+
+def test_a_stack_takes_only_rows_that_have_come(hub: FeedHub) -> None:
+    put(hub, [1.0] * 8)
+    stacks = source(hub, 4).stacks()
+    assert [next(stacks).shape for _ in range(2)] == [(1, 4), (1, 4)]
+    put(hub, [1.0] * 4)
+    assert next(stacks).shape == (1, 4)
+
+
+def test_python_floats_become_float32_in_every_form() -> None:
+    huge, exact = 1e300, [[0.1, -2.5, float("inf")], [3.0, 4.0, 5.0]]
+    assert arrays(RowsBlock(exact), 0, 2)[0].tolist() == np.array(exact, np.float32).tolist()
+    assert arrays(RowsBlock([0.1, 7, True]), 0, 3)[0].tolist() == np.array([0.1, 7, 1], np.float32).tolist()
+    with np.errstate(over="ignore"):
+        assert arrays(RowsBlock([1.0, huge]), 0, 2)[0].tolist() == [1.0, float("inf")]
+    assert arrays(RowsBlock([1.0, np.float64(2)]), 0, 2)[0].dtype == np.float32
+    with pytest.raises(FeedError, match="nulls"):
+        arrays(RowsBlock([1.0, None]), 0, 2)
+    with pytest.raises(FeedError, match="differ in length"):
+        arrays(RowsBlock([[1.0], [1.0, 2.0]]), 0, 2)

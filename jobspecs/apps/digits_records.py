@@ -16,7 +16,10 @@ def main_fun(args, ctx):
     else:
         # What the spec says under `data`; every image is on exactly one node, and each pass mixes them anew.
         train = ctx.dataset(args.batch_size, shuffle=args.shuffle)
-    model.fit(train, epochs=ctx.num_epochs, verbose=2 if ctx.is_chief else 0)
+    callbacks = [tf.keras.callbacks.TensorBoard(ctx.log_dir)] if ctx.log_dir else []
+    if getattr(args, "checkpoint_dir", None):
+        callbacks.append(ctx.checkpoints(args.checkpoint_dir, model=model).callback())
+    model.fit(train, epochs=ctx.num_epochs, verbose=2 if ctx.is_chief else 0, callbacks=callbacks)
 
     if ctx.is_chief:
         correct = count = 0

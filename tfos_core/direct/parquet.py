@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -26,6 +26,8 @@ class _RowGroup:
     file: InputFile
     number: int
     rows: int
+    #: Of the whole file, so that its footer is read once.
+    metadata: Any = field(repr=False)
 
 
 class ParquetFiles:
@@ -110,9 +112,10 @@ def _footer(file: InputFile) -> tuple[list[_RowGroup], Any]:
     with storage_of(file.path).open_input(file.path) as opened:
         try:
             parquet = pq.ParquetFile(opened)
+            metadata = parquet.metadata
             groups = [
-                _RowGroup(file=file, number=number, rows=parquet.metadata.row_group(number).num_rows)
-                for number in range(parquet.metadata.num_row_groups)
+                _RowGroup(file=file, number=number, rows=metadata.row_group(number).num_rows, metadata=metadata)
+                for number in range(metadata.num_row_groups)
             ]
             return groups, parquet.schema_arrow
         except (pa.ArrowException, OSError) as exc:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Self
 
 from testbed.processes import MARK, Process, kill_all, marked, read_process
-from testbed.spark_home import link_spark_home
+from testbed.spark_home import SMALL_JAVA, link_spark_home
 
 __all__ = ("Session",)
 
@@ -46,6 +46,8 @@ class Session:
             "SPARK_HOME": str(link_spark_home(temporary / "spark")),
             "SPARK_LOCAL_DIRS": str(temporary / "local"),
             "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_LAUNCHER_OPTS": SMALL_JAVA,
+            "SPARK_SUBMIT_OPTS": SMALL_JAVA,
             "PYSPARK_PYTHON": sys.executable,
             "TF_CPP_MIN_LOG_LEVEL": "2",
         }

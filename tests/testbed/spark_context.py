@@ -9,13 +9,14 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from testbed.processes import descendants, kill_all, wait_until_gone
+from testbed.spark_home import SMALL_JAVA
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
 __all__ = ("SETTINGS", "start_context")
 
-# What submission sets, and small JVMs, because several of them share two cores.
+# What submission sets.
 SETTINGS = {
     "spark.dynamicAllocation.enabled": "false",
     "spark.speculation": "false",
@@ -26,8 +27,8 @@ SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "2",
-    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
-    "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    "spark.driver.extraJavaOptions": SMALL_JAVA,
+    "spark.executor.extraJavaOptions": SMALL_JAVA,
 }
 
 

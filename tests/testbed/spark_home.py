@@ -5,7 +5,10 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 
-__all__ = ("find_spark", "link_spark_home")
+__all__ = ("SMALL_JAVA", "find_spark", "link_spark_home")
+
+#: Several JVMs share two cores, and most of what they do in a test is to start.
+SMALL_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 
 
 def find_spark() -> Path:

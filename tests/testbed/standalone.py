@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Self, cast
 
 from testbed.processes import Process, descendants, kill_all, kill_group, marked, start_child, wait_until_gone
-from testbed.spark_home import find_spark
+from testbed.spark_home import SMALL_JAVA, find_spark
 from testbed.waiting import Deadline, poll_until
 
 __all__ = ("StandaloneCluster", "WorkerOptions", "WorkerProcess", "gpu_worker")
@@ -247,7 +247,10 @@ class StandaloneCluster:
             "SPARK_CONF_DIR": str(self.folder),
             "SPARK_LOCAL_IP": LOOPBACK,
             "SPARK_DAEMON_MEMORY": "256m",
-            "SPARK_DAEMON_JAVA_OPTS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+            "SPARK_DAEMON_JAVA_OPTS": SMALL_JAVA,
+            "SPARK_LAUNCHER_OPTS": SMALL_JAVA,
+            # Executors have the environment of their Worker.
+            "JDK_JAVA_OPTIONS": SMALL_JAVA,
             "PYSPARK_PYTHON": sys.executable,
         }
 

@@ -111,6 +111,15 @@ def test_the_users_options_of_java_come_after_ours(tmp_path: Path) -> None:
     assert properties_of(command)["spark.executor.extraJavaOptions"].endswith("-XX:-UsePerfData -Xss4m")
 
 
+@pytest.mark.parametrize("key", ["spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"])
+def test_java_starts_fast_inside_this_machine_unless_the_user_wants_it_otherwise(key: str, tmp_path: Path) -> None:
+    assert "-XX:TieredStopAtLevel=1" in properties_of(command_of(BASE, tmp_path))[key].split()
+    chosen = command_of(BASE + f"spark: {{conf: {{{key}: '-XX:TieredStopAtLevel=4'}}}}\n", tmp_path)
+    # Of two the last one counts.
+    assert properties_of(chosen)[key].split()[-1] == "-XX:TieredStopAtLevel=4"
+    assert key not in properties_of(command_of(BASE + "spark: {master: 'spark://h:7077'}\n", tmp_path))
+
+
 def test_a_temporary_folder_with_a_space_is_quoted_for_java(tmp_path: Path) -> None:
     options = properties_of(command_of(BASE, tmp_path, run_folder=Path("/home/me/my runs/r1")))["spark.driver.extraJavaOptions"]
     assert shlex.split(options)[0] == "-Djava.io.tmpdir=/home/me/my runs/r1/spark/tmp"

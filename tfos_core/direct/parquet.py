@@ -126,12 +126,12 @@ _HINT = "Is it a whole Parquet file? Write it again, or name the others only (a 
 
 
 def _check_same(expected: Any, schema: Any, first: str, path: str) -> None:
-    for field in expected:
-        index = schema.get_field_index(field.name)
+    for column in expected:
+        index = schema.get_field_index(column.name)
         if index < 0:
-            raise DataError(f"{path} has no column {field.name!r}, which {first} has", _SAME)
-        if schema.field(index).type != field.type:
-            raise DataError(f"{path} has {field.name!r} as {schema.field(index).type}, and {first} as {field.type}", _SAME)
+            raise DataError(f"{path} has no column {column.name!r}, which {first} has", _SAME)
+        if schema.field(index).type != column.type:
+            raise DataError(f"{path} has {column.name!r} as {schema.field(index).type}, and {first} as {column.type}", _SAME)
 
 
 _SAME = "Write all files with one schema, or name those of one schema only."

@@ -12,7 +12,15 @@ from click.shell_completion import CompletionItem
 
 from tfos_cli.ui.console import Console, Verbosity
 
-__all__ = ("json_option", "run_id_argument", "spec_argument", "spec_options", "submission_options", "verbosity_options")
+__all__ = (
+    "complete_run_id",
+    "json_option",
+    "run_id_argument",
+    "spec_argument",
+    "spec_options",
+    "submission_options",
+    "verbosity_options",
+)
 
 Function = Callable[..., Any]
 
@@ -36,7 +44,7 @@ def spec_argument(function: Function) -> Function:
 
 def run_id_argument(function: Function) -> Function:
     """The id of a run, as `run_id: str`."""
-    return click.argument("run_id", metavar="RUN_ID", shell_complete=_complete_run_id)(function)
+    return click.argument("run_id", metavar="RUN_ID", shell_complete=complete_run_id)(function)
 
 
 def spec_options(function: Function) -> Function:
@@ -80,7 +88,7 @@ class _ConsoleCallback:
             self._apply(console)
 
 
-def _complete_run_id(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def complete_run_id(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Ids of runs for the shell, the newest first."""
     from tfos_cli.runs import RunStore
 

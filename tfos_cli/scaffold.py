@@ -53,6 +53,7 @@ TEMPLATES: Mapping[str, Template] = {
         Template(
             name="parameter-server", summary="Workers train at their own pace, fed by Spark; a parameter server has the weights."
         ),
+        Template(name="streaming", summary="One node trains on files for as long as they are dropped into a folder."),
         Template(name="parallel", summary="Independent instances of one function, each with a result of its own."),
     )
 }

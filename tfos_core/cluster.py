@@ -20,7 +20,7 @@ from tfos_core.errors import ConfigError
 from tfos_core.gpu_request import asked_gpus
 from tfos_core.launch import make_payload
 from tfos_core.options import ClusterOptions
-from tfos_core.running import TFCluster
+from tfos_core.streaming.cluster import TFCluster
 from tfos_core.topology import ClusterPlan, InputMode
 
 if TYPE_CHECKING:

@@ -108,6 +108,11 @@ class TFNodeContext:
         return None if path is None else str(path)
 
     @property
+    def stop_requested(self) -> bool:
+        """Whether somebody asked a cluster that is fed a stream to stop; the rows that are under way still come."""
+        return self.mgr is not None and self.mgr.stop_requested
+
+    @property
     def worker_index(self) -> int:
         """Position among the nodes that train: chief or master first, then the workers; for sharding files.
 

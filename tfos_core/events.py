@@ -31,6 +31,8 @@ __all__ = (
     "Result",
     "ShutdownFinished",
     "ShutdownStarted",
+    "StreamFinished",
+    "StreamProgress",
     "Submitted",
     "TensorBoardKept",
     "TensorBoardStarted",
@@ -165,6 +167,27 @@ class FeedFinished(Event):
     seconds: float
     rows_per_node: Mapping[str, int]
     partitions_discarded: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamProgress(Event):
+    """A batch of a stream was fed: its number from 1, its rows, and those of all so far; `seconds` is how long it took."""
+
+    kind: ClassVar[str] = "stream_progress"
+    batch: int
+    rows: int
+    rows_total: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamFinished(Event):
+    """Nothing more of a stream will be fed; `reason` says why, the batch in flight was fed to its end."""
+
+    kind: ClassVar[str] = "stream_finished"
+    batches: int
+    rows: int
+    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

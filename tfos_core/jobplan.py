@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from tfos_core.tensorboard.options import TensorBoardOptions
 
-__all__ = ("DataPlan", "FunctionRef", "JobPlan", "ProbePlan")
+__all__ = ("DataPlan", "FunctionRef", "InferPlan", "JobPlan", "ProbePlan", "StreamPlan")
 
 VERSION = 1
 
@@ -39,6 +39,41 @@ class DataPlan:
     transform: FunctionRef | None = None
     source: FunctionRef | None = None
     cache: Literal["none", "node"] = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InferPlan:
+    """Rows that are answered, by a saved model or without `export_dir` by the entrypoint; paths are absolute or have a scheme."""
+
+    output: str
+    output_format: str = "parquet"
+    output_mode: Literal["error", "overwrite", "append"] = "error"
+    export_dir: str | None = None
+    signature_def_key: str = "serving_default"
+    tag_set: str = "serve"
+    input_mapping: Mapping[str, str] = field(default_factory=dict)
+    output_mapping: Mapping[str, str] = field(default_factory=dict)
+    batch_size: int = 128
+    keep: tuple[str, ...] = ()
+    binary_outputs: tuple[str, ...] = ()
+    bad_rows: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamPlan:
+    """What is fed until it is stopped; paths are absolute or have a scheme, `interval` is in seconds."""
+
+    source: Literal["files", "socket"]
+    path: str | None = None
+    format: str = "text"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    columns: tuple[str, ...] | None = None
+    transform: FunctionRef | None = None
+    host: str | None = None
+    port: int | None = None
+    interval: float = 10
+    max_files: int | None = None
+    checkpoint: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +124,7 @@ class JobPlan:
     secrets: tuple[str, ...] = ()
     detached: bool = False
     probe: ProbePlan | None = None
+    stream: StreamPlan | None = None
 
     def to_json(self) -> str:
         """One JSON document with a version."""
@@ -115,6 +151,14 @@ class JobPlan:
                 plan[name] = FunctionRef(**plan[name]) if plan[name] else None
             plan["columns"] = tuple(plan["columns"]) if plan["columns"] is not None else None
             data["data"] = DataPlan(**plan)
+        if data["infer"] is not None:
+            names = {name: tuple(data["infer"][name]) for name in ("keep", "binary_outputs")}
+            data["infer"] = InferPlan(**data["infer"] | names)
+        if data.get("stream") is not None:
+            stream = dict(data["stream"])
+            stream["transform"] = FunctionRef(**stream["transform"]) if stream["transform"] else None
+            stream["columns"] = tuple(stream["columns"]) if stream["columns"] is not None else None
+            data["stream"] = StreamPlan(**stream)
         if data.get("probe") is not None:
             found = data["probe"]
             data["probe"] = ProbePlan(entrypoint=found["entrypoint"], reads=tuple(found["reads"]), writes=tuple(found["writes"]))

@@ -148,6 +148,7 @@ class TFCluster:
             on_message=self._news.on_message,
             on_registered=self._news.on_registered,
             on_disconnect=self._news.on_disconnect,
+            on_stop=self._on_stop,
             host=driver_host(self._sc),
         )
         if self._input_mode is InputMode.SPARK:
@@ -189,8 +190,8 @@ class TFCluster:
         qname: str = "input",
         *,
         final: bool = False,
-    ) -> FeedReport:
         first_epoch: int = 0,
+    ) -> FeedReport:
         """Feed all rows to the nodes, `num_epochs` times; returns when they were consumed.
 
         Args:
@@ -200,8 +201,8 @@ class TFCluster:
             qname: `input`.
             final: no further `train` follows, so that a node that can get no more rows is told so at once; otherwise nodes that
                 loop over `next_batch` learn of the end in `shutdown`.
-
             first_epoch: the epoch to begin with, from 0; those before it were fed by an earlier cluster.
+
         Raises:
             ClusterStateError: not in `InputMode.SPARK`, or after `shutdown`.
             FeedTimeoutError, FeedError: rows could not be delivered.
@@ -241,7 +242,7 @@ class TFCluster:
         """End the feed, wait for the nodes' functions to return, stop the serving nodes; may be called from any thread.
 
         Args:
-            ssc: a StreamingContext (not supported yet).
+            ssc: of the class that takes streams.
             grace_secs: an evaluator may go on for so long after the others have ended.
             timeout: seconds until the nodes must have ended.
 
@@ -249,8 +250,6 @@ class TFCluster:
             NodeFailedError, NodeLostError: the first failure of the cluster, also of nodes that failed after the feed had ended.
             ReservationTimeoutError: a node did not end in time.
         """
-        if ssc is not None:
-            raise ConfigError("shutdown(ssc=...) is not supported yet", "Stop the stream first, then call shutdown().")
         if self._closed:
             self._raise_error()
             return
@@ -346,6 +345,9 @@ class TFCluster:
     def _raise_error(self) -> None:
         if self._error is not None:
             raise self._error
+
+    def _on_stop(self) -> None:
+        """Somebody with the right to it asked the cluster to stop; only streams listen."""
 
     # ---- end ---------------------------------------------------------------------------------------------------------------
 

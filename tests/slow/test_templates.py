@@ -18,6 +18,7 @@ EXPECTED = {
     "feed-dataset": ("chief:0 ends with loss", "model"),
     "files": ("chief:0 ends with loss", "model"),
     "parallel": ("instance 1 on", None),
+    "streaming": ("200 rows, last loss", "model"),
     "parameter-server": ("chief:0 is done after 80 steps", None),
 }
 

@@ -22,6 +22,7 @@ COMMANDS: Mapping[str, str] = {
     "status": "Show how a run is doing, or how it ended.",
     "logs": "Show what the nodes of a run have printed.",
     "cancel": "Stop a run and shut its cluster down.",
+    "stop-streaming": "End a streaming job after the batch in flight.",
     "report": "Pack what is known about a run into one file.",
     "completion": "Print what makes a shell complete tfos.",
 }

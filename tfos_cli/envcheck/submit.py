@@ -71,7 +71,7 @@ def _reads(resolved: ResolvedSpec) -> Iterator[str]:
     spec = resolved.spec
     if spec.data is not None and spec.data.path:
         yield locate_data(resolved, spec.data.path)
-    if spec.infer is not None and getattr(spec.infer, "export_dir", None):
+    if spec.infer is not None and spec.infer.export_dir:
         yield locate_data(resolved, spec.infer.export_dir)
 
 

@@ -101,12 +101,25 @@ class Stream(Section):
     source: Literal["files", "socket"] = Field(description="`files`: new files in a folder; `socket`: lines from a TCP server.")
     path: str | None = Field(default=None, description="Folder that is watched (`source: files`). Default null.")
     format: Literal["text", "csv", "json", "parquet"] = Field(default="text", description="Format of the files. Default `text`.")
+    options: TextMap = Field(
+        default_factory=dict,
+        description="Options of Spark's reader, such as `header: true`; `schema` is that of the rows, as in `x float, y float`; "
+        "without it, that of the files that are there at the start. Default {}.",
+    )
+    columns: Texts | None = Field(default=None, description="Columns that are fed, in this order. Default null: all.")
+    transform: str | None = Field(
+        default=None,
+        description="`FILE.py:function` or `package.module:function` taking (spark, df, args) with a streaming DataFrame, and "
+        "returning one; runs once, on the driver. Default null.",
+    )
     host: str | None = Field(default=None, description="Host of the server (`source: socket`). Default null.")
     port: int | None = Field(default=None, ge=1, le=65535, description="Port of the server (`source: socket`). Default null.")
     interval: Seconds = Field(default=10, description="Seconds between batches. Default 10.")
     max_files: int | None = Field(default=None, ge=1, description="Most files in one batch. Default null: no limit.")
     checkpoint: str | None = Field(
-        default=None, description="Folder or URL of the stream's progress. Default null: in the run record."
+        default=None,
+        description="Folder or URL where Spark notes what was fed; a later run with the same one goes on there. Default null: in "
+        "the run record.",
     )
 
 

@@ -11,7 +11,7 @@ from tfos_cli.spec.masters import MasterKind
 from tfos_cli.submit.properties import cluster_kind, is_on_this_machine
 from tfos_cli.submit.references import Reference, references_of
 from tfos_core.errors import ConfigError
-from tfos_core.jobplan import DataPlan, JobPlan
+from tfos_core.jobplan import DataPlan, InferPlan, JobPlan, StreamPlan
 from tfos_core.tensorboard.options import TensorBoardOptions
 
 if TYPE_CHECKING:
@@ -68,6 +68,7 @@ def build_plan(resolved: ResolvedSpec, *, run_id: str, run_folder: Path, channel
         environment=spec.environment.vars,
         secrets=spec.environment.secrets,
         detached=detached,
+        stream=_stream(resolved, references, run_folder),
     )
 
 
@@ -104,6 +105,46 @@ def _data(resolved: ResolvedSpec, references: dict[str, Reference]) -> DataPlan 
     )
 
 
+def _infer(resolved: ResolvedSpec) -> InferPlan | None:
+    infer = resolved.spec.infer
+    if infer is None or resolved.verb == "train":
+        return None
+    return InferPlan(
+        output=locate_data(resolved, infer.output.path),
+        output_format=infer.output.format,
+        output_mode=infer.output.mode,
+        export_dir=None if infer.export_dir is None else locate_data(resolved, infer.export_dir),
+        signature_def_key=infer.signature_def_key,
+        tag_set=infer.tag_set,
+        input_mapping=infer.input_mapping,
+        output_mapping=infer.output_mapping,
+        batch_size=infer.batch_size,
+        keep=infer.keep,
+        binary_outputs=infer.binary_outputs,
+        bad_rows=None if infer.bad_rows is None else locate_data(resolved, infer.bad_rows),
+    )
+
+
+def _stream(resolved: ResolvedSpec, references: dict[str, Reference], run_folder: Path) -> StreamPlan | None:
+    stream = resolved.spec.stream
+    if stream is None:
+        return None
+    transform = references.get("stream.transform")
+    return StreamPlan(
+        source=stream.source,
+        path=None if stream.path is None else locate_data(resolved, stream.path),
+        format=stream.format,
+        options=stream.options,
+        columns=stream.columns,
+        transform=transform.to_plan() if transform else None,
+        host=stream.host,
+        port=stream.port,
+        interval=stream.interval,
+        max_files=stream.max_files,
+        checkpoint=f"file://{run_folder / 'checkpoint'}" if stream.checkpoint is None else locate_data(resolved, stream.checkpoint),
+    )
+
+
 def _tensorboard(resolved: ResolvedSpec) -> TensorBoardOptions:
     """Event files that are written into the run record are not collected into it."""
     chosen = resolved.spec.tensorboard
@@ -128,7 +169,5 @@ def _log_dir(resolved: ResolvedSpec, run_folder: Path) -> str | None:
 def _not_available(resolved: ResolvedSpec) -> Iterator[str]:
     """What the spec can say and the engine can not do yet. Silence would be the worst answer."""
     spec = resolved.spec
-    if spec.stream is not None:
-        yield "stream"
     if spec.data is not None and spec.data.cache != "none":
         yield f"data.cache: {spec.data.cache}"

@@ -93,3 +93,5 @@ def _named(resolved: ResolvedSpec) -> Iterator[tuple[str, str]]:
         yield "data.transform", spec.data.transform
     if spec.data is not None and spec.data.source:
         yield "data.source", spec.data.source
+    if spec.stream is not None and spec.stream.transform:
+        yield "stream.transform", spec.stream.transform

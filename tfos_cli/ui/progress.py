@@ -202,6 +202,12 @@ def plain_line(event: events.Event) -> str:
             return f"the nodes are done; TensorBoard stays at {event.url} for {event.seconds:g} s, or until Ctrl-C"
         case events.FeedProgress() | events.FeedFinished():
             return _feed_line(event)
+        case events.InferProgress() | events.InferFinished():
+            return _infer_line(event)
+        case events.StreamProgress():
+            return f"stream: batch {event.batch} with {event.rows} rows in {event.seconds:.1f} s; {event.rows_total} rows so far"
+        case events.StreamFinished():
+            return f"stream: ended after {event.batches} batches with {event.rows} rows, because {event.reason}"
         case events.Restarting():
             after = f" after epoch {event.first_epoch}" if event.first_epoch else ""
             return f"restart {event.number} of {event.max_restarts} in {event.delay_s:g} s{after}: {event.error}"

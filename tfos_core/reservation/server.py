@@ -93,6 +93,7 @@ class Server:
         self._stopped = False
         # Belongs to the loop's thread.
         self._watchers: set[Connection] = set()
+        self._stoppers: set[Connection] = set()
 
     @property
     def reservations(self) -> Reservations:
@@ -196,6 +197,15 @@ class Server:
         if loop is not None:
             self._push(loop, connections, body)
 
+    def tell_stoppers(self, message: Mapping[str, Any]) -> None:
+        """Queue a message for everybody who has asked the cluster to stop and is still there; from any thread, never waits."""
+        check_user_message(message)
+        body = encode_message(message)
+        with self._changed:
+            connections, loop = list(self._stoppers), self._loop
+        if loop is not None:
+            self._push(loop, connections, body)
+
     def stop(self) -> None:
         """Deliver what is queued (at most a second), close every connection, and end the thread; again is no error."""
         with self._changed:
@@ -231,6 +241,8 @@ class Server:
                 if self._allows(connection, message, Right.STOP):
                     self._answer(connection, message, Op.STOPPING)
                     logger.info("%s asked the cluster to stop", connection)
+                    with self._changed:
+                        self._stoppers.add(connection)
                     self.stop_requested.set()
                     self._call(self._on_stop)
             case op if op in RESERVED:
@@ -243,6 +255,8 @@ class Server:
     def dropped(self, connection: Connection) -> None:
         """An authenticated peer is gone."""
         self._watchers.discard(connection)
+        with self._changed:
+            self._stoppers.discard(connection)
         if not connection.node:
             return
         with self._changed:

@@ -18,7 +18,7 @@ from tfos_core.errors import ConfigError, InterruptedRunError, TfosError
 from tfos_core.exit_codes import ExitCode
 from tfos_core.jobplan import JobPlan
 from tfos_core.options import ClusterOptions
-from tfos_core.shim import answering, probing, training, usercode
+from tfos_core.shim import answering, probing, streaming, training, usercode
 from tfos_core.shim.errors import DriverLostError, SubmissionError
 from tfos_core.shim.record import RecordWriter
 from tfos_core.shim.result import Progress
@@ -154,6 +154,8 @@ class Job:
         function = usercode.load_function(plan.entrypoint)
         if plan.mode == "parallel":
             training.run_instances(work, function, args)
+        elif plan.stream is not None:
+            streaming.train(work, plan.stream, function, args)
         else:
             training.train(work, function, args)
 

@@ -220,6 +220,8 @@ def _example(kind: str) -> events.Event:
         "node_failed": {"node": "n", "host": "h", "executor_id": 1, "error": "e"},
         "warning": {"id": "i", "message": "m"},
         "restarting": {"number": 1, "max_restarts": 3, "error": "worker:1 failed", "first_epoch": 2, "delay_s": 2.0},
+        "stream_progress": {"batch": 1, "rows": 2, "rows_total": 2, "seconds": 0.1},
+        "stream_finished": {"batches": 1, "rows": 2, "reason": "r"},
         "shutdown_started": {"reason": "r"},
         "shutdown_finished": {"seconds": 1.0},
         "result": {"status": "success", "exit_code": 0},

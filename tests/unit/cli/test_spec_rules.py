@@ -37,6 +37,7 @@ except ImportError:
     fallback = None
 """
 
+STREAM = {"source": "files", "path": "apps"}
 VERSIONS = {"tensorflow": "2.21.0", "tf_keras": "2.21.1"}
 
 Check = Callable[..., dict[str, Finding]]
@@ -143,6 +144,18 @@ def test_a_good_spec_has_no_findings(findings: Check) -> None:
         ({"input_mode": "tensorflow", "stream": {"source": "files", "path": "in"}}, "stream-mode", "error", "stream"),
         ({"data": None, "stream": {"source": "files"}}, "stream-incomplete", "error", "stream.path"),
         ({"data": None, "stream": {"source": "socket", "host": "h"}}, "stream-incomplete", "error", "stream.port"),
+        ({"data": None, "stream": {"source": "files", "path": "no"}}, "stream-missing", "error", "stream.path"),
+        ({"data": None, "stream": STREAM, "spark": {"master": "spark://h:1"}}, "stream-local", "warning", "stream.path"),
+        ({"data": None, "stream": STREAM, "num_epochs": 2}, "stream-epochs", "error", "num_epochs"),
+        ({"data": None, "stream": STREAM, "equal_steps": True}, "stream-equal-steps", "error", "equal_steps"),
+        ({"data": None, "stream": STREAM, "restart": {"max_restarts": 1}}, "stream-restart", "error", "restart.max_restarts"),
+        ({"data": None, "stream": STREAM | {"transform": "apps/digits.py:no"}}, "function-missing", "error", "stream.transform"),
+        (
+            {"data": None, "stream": {"source": "socket", "host": "h", "port": 1, "checkpoint": "c"}},
+            "stream-checkpoint",
+            "warning",
+            "stream.checkpoint",
+        ),
         ({"spark": {"jars": ["no.jar"]}}, "file-missing", "error", "spark.jars"),
         ({"spark": {"archives": ["no.tgz#env"]}}, "file-missing", "error", "spark.archives"),
         ({"environment": {"vars": {"TF_CONFIG": "{}"}}}, "reserved-variable", "error", "environment.vars.TF_CONFIG"),
@@ -424,8 +437,6 @@ def test_falling_back_to_keras_3_on_many_nodes_is_told(
 @pytest.mark.parametrize(
     ("changes", "field"),
     [
-        ({"data": None, "stream": {"source": "files", "path": "in"}}, "stream"),
-        ({"infer": {"export_dir": "m", "output": {"path": "o"}}}, "infer"),
         ({"data": {"path": "train.csv", "cache": "node"}}, "data.cache"),
     ],
 )

@@ -92,12 +92,23 @@ def test_a_relative_path_is_below_the_spec_and_local_on_every_cluster(
     ("extra", "named"),
     [
         ("data: {path: x.csv, cache: node}", "data.cache: node"),
-        ("stream: {source: files, path: in}", "stream"),
     ],
 )
 def test_what_the_engine_can_not_do_yet_is_refused_and_not_ignored(extra: str, named: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=re.escape(f"{named} is not available")):
         plan_of(BASE + extra + "\n", tmp_path)
+
+
+def test_the_progress_of_a_stream_is_in_the_run_record_unless_the_spec_names_a_place(tmp_path: Path) -> None:
+    spec = BASE + "stream: {source: files, path: in, format: csv, options: {schema: 'x float'}, max_files: 2, interval: 3%s}\n"
+    plan = plan_of(spec % "", tmp_path)
+    assert plan.stream is not None
+    assert plan.stream.path == "/job/in"
+    assert (plan.stream.options, plan.stream.max_files, plan.stream.interval) == ({"schema": "x float"}, 2, 3)
+    assert plan.stream.checkpoint == f"file://{plan.run_folder}/checkpoint"
+    named = plan_of(spec % ", checkpoint: 'hdfs://nn/c'", tmp_path).stream
+    assert named is not None
+    assert named.checkpoint == "hdfs://nn/c"
 
 
 def test_data_of_an_unknown_format_is_refused(tmp_path: Path) -> None:

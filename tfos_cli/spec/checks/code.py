@@ -50,6 +50,8 @@ def _named(case: Case) -> Iterator[Named]:
         yield Named(field="data.transform", text=data.transform, parameters=("spark", "df", "args"))
     if data is not None and data.source is not None:
         yield Named(field="data.source", text=data.source, parameters=("spark", "args"))
+    if case.spec.stream is not None and case.spec.stream.transform is not None:
+        yield Named(field="stream.transform", text=case.spec.stream.transform, parameters=("spark", "df", "args"))
 
 
 def _module_file(module: str, folders: Iterable[str]) -> Path | None:

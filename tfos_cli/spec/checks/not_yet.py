@@ -24,8 +24,6 @@ class NotYet:
 
 
 NOT_YET = (
-    NotYet(field="stream", is_asked=lambda case: case.spec.stream is not None, what="a stream", instead="Use data."),
-    NotYet(field="infer", is_asked=lambda case: case.spec.infer is not None, what="batch inference", instead="Leave infer out."),
     NotYet(
         field="data.cache",
         is_asked=lambda case: case.spec.data is not None and case.spec.data.cache == "node",

@@ -1,0 +1,29 @@
+"""Functions for nodes that are fed a stream."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ("fail_after", "take_all")
+
+
+def take_all(args: dict[str, Any], ctx: Any) -> None:
+    """Take rows until the feed ends, or until there are `enough`; says how many there were."""
+    feed = ctx.get_data_feed()
+    rows = 0
+    while not feed.should_stop():
+        rows += len(feed.next_batch(args.get("batch", 3)))
+        if 0 < args.get("enough", 0) <= rows:
+            feed.terminate()
+            break
+    print(f"took {rows} rows, stop requested: {ctx.stop_requested}", flush=True)
+
+
+def fail_after(args: dict[str, Any], ctx: Any) -> None:
+    """Raise when `args["rows"]` rows have come."""
+    feed = ctx.get_data_feed()
+    rows = 0
+    while not feed.should_stop():
+        rows += len(feed.next_batch(1))
+        if rows >= args["rows"]:
+            raise ValueError(f"row {rows} is too much")

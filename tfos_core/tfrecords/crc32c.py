@@ -22,6 +22,8 @@ LANE_BYTES = 512
 _POLYNOMIAL = 0x82F63B78
 _MASK_DELTA = 0xA282EAD8
 _FAN = 16
+#: More do not stay in the cache while they are turned from rows into columns: then it takes twice as long (measured).
+_LANES_AT_ONCE = 4096
 _ALL = np.uint32(0xFFFFFFFF)
 
 Words = NDArray[np.uint32]
@@ -73,6 +75,16 @@ def _lanes(buffer: Bytes, starts: Ints, sizes: Ints, counts: Ints, width: int) -
 
 
 def _crc_of_lanes(lanes: Bytes) -> Words:
+    count = len(lanes)
+    if count <= _LANES_AT_ONCE:
+        return _crc_in_lockstep(lanes)
+    crc = np.empty(count, dtype=np.uint32)
+    for first in range(0, count, _LANES_AT_ONCE):
+        crc[first : first + _LANES_AT_ONCE] = _crc_in_lockstep(lanes[first : first + _LANES_AT_ONCE])
+    return crc
+
+
+def _crc_in_lockstep(lanes: Bytes) -> Words:
     low, high = _word_tables()
     columns = np.ascontiguousarray(lanes.view("<u4").T)
     count = columns.shape[1]

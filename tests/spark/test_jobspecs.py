@@ -43,6 +43,12 @@ def test_the_example_trains_a_good_model_on_this_machine(
     assert list((record / "tensorboard").rglob("events.out.tfevents.*"))
 
 
+def test_nodes_that_read_tfrecords_themselves_train_a_good_model(run_line: RunLine, tmp_path: Path) -> None:
+    export = tmp_path / "exports" / "digits"
+    line = ["tfos", "train", str(ROOT / "jobspecs" / "digits_tfrecord.yaml"), "--set", f"args.export_dir={export}"]
+    assert check(run_line(line, fresh=True, timeout_s=LONGEST_S)) == export
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_the_example_trains_the_same_model_on_a_standalone_cluster(
     mode: str, run_line: RunLine, standalone: StandaloneCluster, tmp_path: Path

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tfos_cli.spec.loader import load_spec
+from tfos_core.direct.request import DataRequest, plan_share
 
 if TYPE_CHECKING:
     from tests.conftest import RunLine
@@ -50,6 +51,18 @@ def test_the_digits_are_as_their_readme_says(name: str, images: int) -> None:
     assert len(rows) == images
     assert all(0 <= int(value) <= 16 for row in rows for value in row[1:])
     assert set(Counter(row[0] for row in rows)) == set("0123456789")
+
+
+@pytest.mark.parametrize("name", ["train", "test"])
+def test_the_tfrecords_hold_the_images_of_the_csv_files(name: str) -> None:
+    with (ROOT / "jobspecs" / "data" / "digits" / f"{name}.csv").open(encoding="utf-8", newline="") as file:
+        wanted = Counter(tuple(map(int, row)) for row in list(csv.reader(file))[1:])
+    path = str(ROOT / "jobspecs" / "data" / "digits_tfrecord" / name)
+    blocks = plan_share(DataRequest(path=path, columns=["image", "label"]))()
+    found = Counter(
+        (int(label), *map(int, image.tolist())) for images, labels in blocks for image, label in zip(images, labels, strict=True)
+    )
+    assert found == wanted
 
 
 def test_no_image_is_in_both_files() -> None:

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Mapping
 
-from tfos_cli.spec.checks import cluster, code, environment, gpus, inputs, machine, not_yet, roles, sizes, streams
+from tfos_cli.spec.checks import cluster, code, environment, gpus, inputs, machine, not_yet, roles, sizes, storage, streams
 from tfos_cli.spec.checks.finding import Case, Finding, Level
 from tfos_cli.spec.loader import ResolvedSpec
 
@@ -22,6 +22,7 @@ ALL_RULES = (
     *sizes.RULES,
     *code.RULES,
     *inputs.RULES,
+    *storage.RULES,
     *streams.RULES,
 )
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tfos_cli.spec.checks import storage
 from tfos_cli.spec.checks.not_yet import NOT_YET
 from tfos_cli.spec.loader import load_spec
 from tfos_cli.spec.rules import Finding, Level, check
@@ -497,3 +498,22 @@ def test_a_fed_cluster_with_ps_is_right_for_a_program_that_builds_its_graphs(fin
     app = "def main_fun(args, ctx):\n    setter = tf.compat.v1.train.replica_device_setter(cluster=ctx.cluster_spec)\n"
     (folder / "apps" / "async.py").write_text(app)
     assert "ps-in-spark-mode" not in findings({"num_ps": 1, "entrypoint": "apps/async.py:main_fun"})
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"input_mode": "tensorflow", "data": {"path": "hdfs://nn/train", "format": "parquet"}}, "data.path"),
+        ({"data": {"path": "hdfs://nn/train", "format": "tfrecord"}}, "data.path"),
+        ({"tensorboard": {"log_dir": "s3://bucket/logs"}}, "tensorboard.log_dir"),
+    ],
+)
+def test_a_package_that_storage_needs_is_missed(
+    findings: Check, changes: dict[str, Any], field: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storage, "find_spec", lambda name: None)
+    assert findings(changes)["storage-package"].field == field
+    assert "storage-package" not in findings({**changes, "environment": {"pack": "conda"}})
+    assert "storage-package" not in findings({"data": {"path": "hdfs://nn/train", "format": "parquet"}}), "Spark reads it"
+    monkeypatch.setattr(storage, "find_spec", lambda name: object())
+    assert "storage-package" not in findings(changes)

@@ -321,7 +321,8 @@ class Follower:
             driver_log=str(self._run.driver_log),
             error=error,
             stop_reason=self._stop_reason,
-            driver_started=self._driver_started,
+            # The record, because a driver that dies at once may be gone before its connection was taken.
+            driver_started=self._driver_started or bool(self._status.application_id),
             exit_code=self._exit_code,
             last_lines=self._log.last_lines() if self._log is not None else (),
             view=self._view,

@@ -1,6 +1,6 @@
 """Turns the CSV files of the digits into TFRecords:
 
-    python jobspecs/apps/digits_convert.py jobspecs/data/digits jobspecs/data/digits_tfrecord
+python jobspecs/apps/digits_convert.py jobspecs/data/digits jobspecs/data/digits_tfrecord
 """
 
 import argparse

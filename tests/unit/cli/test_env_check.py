@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import io
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,8 +15,10 @@ from tfos_cli.envcheck.check import Check, Status, merged, worst
 from tfos_cli.envcheck.cluster import cluster_report
 from tfos_cli.envcheck.differences import differences, labels_of
 from tfos_cli.envcheck.local import submission_checks
+from tfos_cli.envcheck.result import CheckResult, show
 from tfos_cli.envcheck.rules import Needs, machine_checks, pair_checks, version_key
 from tfos_cli.envcheck.submit import probe_job
+from tfos_cli.ui.console import Console
 
 if TYPE_CHECKING:
     from tests.conftest import RunLine
@@ -245,6 +248,19 @@ def test_the_same_finding_of_several_machines_is_said_once_and_failures_first() 
         ("x", Status.FAILURE, ("b", "c")),
         ("y", Status.OK, ("a",)),
     ]
+
+
+def test_the_report_for_people_begins_with_the_odd_one_out() -> None:
+    odd = executor(2, packages=FACTS["packages"] | {"keras": "3.0.0"})
+    report = cluster_report(probed(executor(0), executor(1), odd), Needs())
+    console = Console(stdout=io.StringIO(), stderr=io.StringIO(), environ={})
+    show(console, CheckResult(checks=report.checks, differences=report.differences))
+    lines = console.stdout.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert lines[:3] == ["host-c differs:", "  keras  3.0.0   (3 of 3 others: 3.15.1)", ""]
+    assert " ".join(lines[3].split()) == "failure same-versions host-c: keras 3.0.0, where 3 of 3 others have 3.15.1"
+    assert lines[4].strip().startswith("Install the same versions")
+    assert any(line.split()[:4] == ["ok", "reach-driver", "every", "executor:"] for line in lines)
+    assert lines[-1].startswith("1 failure, 0 warnings, ")
 
 
 def test_the_probe_of_a_job_tries_its_program_and_its_paths(tmp_path: Path) -> None:

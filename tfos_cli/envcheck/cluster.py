@@ -9,7 +9,7 @@ from typing import Any
 from tfos_cli.envcheck.check import Check, Status
 from tfos_cli.envcheck.differences import SKEW_S, Difference, aspects_of, differences, labels_of
 from tfos_cli.envcheck.rules import Needs, machine_checks, version_key
-from tfos_core.probe.places import NO_CLIENT, is_local
+from tfos_core.probe.places import NO_CLIENT, NO_FILES, is_local
 
 __all__ = ("DRIVER", "ClusterReport", "cluster_report")
 
@@ -93,6 +93,9 @@ def _places(facts: Facts, where: tuple[str, ...], through_spark: Mapping[str, st
         for path, problem in facts[verb].items():
             if not problem:
                 yield Check(id="storage", status=Status.OK, found=f"{path} can be {word}", where=where)
+            elif problem == NO_FILES:
+                fix = "For a stream that is fine; training on data needs some."
+                yield Check(id="storage", status=Status.WARNING, found=f"{path} has no files", fix=fix, where=where)
             elif problem.startswith(NO_CLIENT) and through_spark.get(path) == "":
                 found = f"{path} is reached by Spark only: {problem.removeprefix(NO_CLIENT)}"
                 fix = "Nodes that read or write there themselves need pip install 'tfos[hdfs]'; rows that Spark feeds do not."

@@ -71,6 +71,8 @@ def _reads(resolved: ResolvedSpec) -> Iterator[str]:
     spec = resolved.spec
     if spec.data is not None and spec.data.path:
         yield locate_data(resolved, spec.data.path)
+    if spec.stream is not None and spec.stream.path:
+        yield locate_data(resolved, spec.stream.path)
     if spec.infer is not None and spec.infer.export_dir:
         yield locate_data(resolved, spec.infer.export_dir)
 

@@ -11,10 +11,12 @@ from tfos_core.errors import EnvironmentCheckError, TfosError
 from tfos_core.paths import has_scheme
 from tfos_core.storage import Storage, storage_of
 
-__all__ = ("NO_CLIENT", "is_local", "try_reading", "try_writing")
+__all__ = ("NO_CLIENT", "NO_FILES", "is_local", "try_reading", "try_writing")
 
 #: Begins the word about a path whose file system Python can not reach here; Spark may, with Java.
 NO_CLIENT = "no client: "
+#: About a folder that can be read and is empty.
+NO_FILES = "no file is there"
 
 
 def is_local(path: str) -> bool:
@@ -53,7 +55,7 @@ def _read(storage: Storage, path: str) -> str:
             with storage.open_input(entry.path) as file:
                 file.read(1)
             return ""
-    return "no file is there"
+    return NO_FILES
 
 
 def _write(storage: Storage, path: str) -> str:

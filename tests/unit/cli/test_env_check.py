@@ -229,6 +229,11 @@ def test_a_file_system_that_only_spark_reaches_is_a_warning() -> None:
     assert "can not be read: Connection refused" in found(cluster_report(result, Needs()).checks)["storage"]
 
 
+def test_an_empty_folder_is_a_warning() -> None:
+    checks = cluster_report(probed(executor(0, reads={"/in": "no file is there"})), Needs()).checks
+    assert found(checks, Status.WARNING) == {"storage": "/in has no files"}
+
+
 def test_what_is_missing_of_a_cluster_and_settings_of_spark_are_told() -> None:
     result = probed(executor(0), problem="2 nodes need 2 executors, 1 available", hint="Ask for fewer.", settings=["x is on"])
     result["driver"]["settings"] = {"spark.python.worker.reuse": "False"}

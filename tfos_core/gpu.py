@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from tfos_core.errors import GpuError
+from tfos_core.mig import part_users
 
 __all__ = (
     "VISIBLE_DEVICES",
@@ -15,6 +16,7 @@ __all__ = (
     "GpuSurvey",
     "Seat",
     "assign",
+    "has_hidden_users",
     "index_into",
     "parse_survey",
     "restrict",
@@ -27,7 +29,7 @@ VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
 #: An idle GPU holds some memory for the driver and for a desktop; more than this, or a tenth of it, is somebody's work, in MiB.
 _IDLE_MIB = 1024
 _GPU_LINE = re.compile(r"GPU (\d+): (.*) \(UUID: (GPU-[^)]+)\)\s*\Z")
-_SLICE_LINE = re.compile(r"\s+MIG (\S+)\s+Device\s+\d+: \(UUID: (MIG-[^)]+)\)\s*\Z")
+_SLICE_LINE = re.compile(r"\s+MIG (\S+)\s+Device\s+(\d+): \(UUID: (MIG-[^)]+)\)\s*\Z")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +73,7 @@ class Seat:
     gpus: int = 0
 
 
-def parse_survey(listing: str, query: str, processes: str) -> GpuSurvey:
+def parse_survey(listing: str, query: str, processes: str, report: str = "") -> GpuSurvey:
     """The GPUs that nvidia-smi tells of.
 
     Args:
@@ -79,9 +81,11 @@ def parse_survey(listing: str, query: str, processes: str) -> GpuSurvey:
         query: lines `index, uuid, memory.used, memory.total, name` in MiB, without units. The name comes last, because it may hold
             anything.
         processes: lines `gpu_uuid, pid, used_gpu_memory, process_name`.
+        report: of `nvidia-smi -q`, where `has_hidden_users`.
     """
     parts = _parts(listing)
     users = _users(processes)
+    placed = part_users(report)
     gpus: list[Gpu] = []
     for line in query.splitlines():
         fields = [text.strip() for text in line.split(",", 4)]
@@ -91,23 +95,46 @@ def parse_survey(listing: str, query: str, processes: str) -> GpuSurvey:
         in_use = users.get(uuid) or _held(used, total)
         if index not in parts:
             gpus.append(Gpu(id=index, index=int(index), uuid=uuid, name=name, in_use=in_use))
-        for kind, part in parts.get(index, ()):
-            # Memory of the whole GPU says nothing about one part. Processes are listed under the whole (driver 590) and may be in
-            # any of them.
-            busy = users.get(part) or (f"{users[uuid]}, in some part of GPU {index}" if uuid in users else "")
-            gpus.append(Gpu(id=part, index=int(index), uuid=part, name=f"{name} MIG {kind}", is_part=True, in_use=busy))
+        for part in parts.get(index, ()):
+            # Memory of the whole GPU says nothing about one part. A process under the whole that nobody can place may be anywhere.
+            busy = users.get(part.uuid, "")
+            if not busy and uuid in users:
+                busy = placed[uuid].get(part.number, "") if uuid in placed else f"{users[uuid]}, in some part of GPU {index}"
+            gpus.append(
+                Gpu(id=part.uuid, index=int(index), uuid=part.uuid, name=f"{name} MIG {part.kind}", is_part=True, in_use=busy)
+            )
     return GpuSurvey(gpus=tuple(gpus))
 
 
-def _parts(listing: str) -> dict[str, list[tuple[str, str]]]:
-    """Index of a GPU in MIG mode -> (profile, UUID) of its parts."""
-    parts: dict[str, list[tuple[str, str]]] = {}
+def has_hidden_users(listing: str, processes: str) -> bool:
+    """Whether processes are listed under a whole GPU that has parts, so that only the long report tells where they are."""
+    whole, users = "", _users(processes)
+    for line in listing.splitlines():
+        if gpu := _GPU_LINE.match(line):
+            whole = gpu[3]
+        elif _SLICE_LINE.match(line) and whole in users:
+            return True
+    return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Part:
+    """A part as the listing has it."""
+
+    kind: str
+    number: str
+    uuid: str
+
+
+def _parts(listing: str) -> dict[str, list[_Part]]:
+    """Index of a GPU in MIG mode -> its parts."""
+    parts: dict[str, list[_Part]] = {}
     index = ""
     for line in listing.splitlines():
         if gpu := _GPU_LINE.match(line):
             index = gpu[1]
         elif part := _SLICE_LINE.match(line):
-            parts.setdefault(index, []).append((part[1], part[2]))
+            parts.setdefault(index, []).append(_Part(kind=part[1], number=part[2], uuid=part[3]))
     return parts
 
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from tfos_core.gpu import GpuSurvey, parse_survey
+from tfos_core.gpu import GpuSurvey, has_hidden_users, parse_survey
 
 __all__ = ("NVIDIA_SMI", "QUERIES", "survey", "survey_until")
 
@@ -23,6 +23,9 @@ QUERIES: Final = (
     ("--query-gpu=index,uuid,memory.used,memory.total,name", "--format=csv,noheader,nounits"),
     ("--query-compute-apps=gpu_uuid,pid,used_gpu_memory,process_name", "--format=csv,noheader,nounits"),
 )
+
+#: Asked where the first three leave open which part of a GPU a process is in.
+_REPORT: Final = ("-q",)
 
 #: For all queries together, in seconds. Without persistence mode each may take some; with a broken driver it never answers.
 _TIMEOUT_S = 20.0
@@ -50,7 +53,17 @@ def survey(program: str = NVIDIA_SMI, *, timeout: float = _TIMEOUT_S) -> GpuSurv
             said = " ".join(text.split())[:300] or "nothing"
             return GpuSurvey(problem=f"{program} {query[0].partition('=')[0]} ended with code {code} and said: {said}")
         answers.append(text)
-    return parse_survey(*answers)
+    report = _report(program, deadline) if has_hidden_users(answers[0], answers[2]) else ""
+    return parse_survey(*answers, report)
+
+
+def _report(program: str, deadline: float) -> str:
+    """The long report; empty, so that all parts of a GPU count as taken, where it is not to be had."""
+    try:
+        code, text = _ask([program, *_REPORT], max(0.0, deadline - time.monotonic()))
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return "" if code else text
 
 
 def survey_until(enough: Callable[[GpuSurvey], bool], wait_s: float, *, look: Callable[[], GpuSurvey] = survey) -> GpuSurvey:

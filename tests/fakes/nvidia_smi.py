@@ -13,13 +13,13 @@ _PROGRAM = """#!{python}
 import pathlib, sys, time
 answers = pathlib.Path({answers!r})
 time.sleep({delay})
-names = {{"-L": "list.txt", "--query-gpu": "gpus.csv", "--query-compute-apps": "processes.csv"}}
+names = {{"-q": "report.txt", "-L": "list.txt", "--query-gpu": "gpus.csv", "--query-compute-apps": "processes.csv"}}
 fields = {{
     "--query-gpu": "index,uuid,memory.used,memory.total,name",
     "--query-compute-apps": "gpu_uuid,pid,used_gpu_memory,process_name",
 }}
 what, _, asked = sys.argv[1].partition("=")
-assert what == "-L" or sys.argv[2:] == ["--format=csv,noheader,nounits"], sys.argv
+assert what in ("-L", "-q") or sys.argv[2:] == ["--format=csv,noheader,nounits"], sys.argv
 assert asked == fields.get(what, ""), "the answers have other columns: " + asked
 code = answers / "code"
 failed = code.exists()
@@ -29,8 +29,9 @@ sys.exit(int(code.read_text()) if failed else 0)
 
 
 def answer(host: str, kind: str) -> str:
-    """One answer: `list.txt`, `gpus.csv` or `processes.csv`."""
-    return (ANSWERS / host / kind).read_text(encoding="utf-8")
+    """One answer: `list.txt`, `gpus.csv`, `processes.csv`, or `report.txt`, which is empty where the host needs none."""
+    path = ANSWERS / host / kind
+    return path.read_text(encoding="utf-8") if path.exists() or kind != "report.txt" else ""
 
 
 def install(folder: Path, host: str | Path, *, delay: float = 0) -> Path:

@@ -16,6 +16,7 @@ from tfos_core.gpu import (
     GpuSurvey,
     Seat,
     assign,
+    has_hidden_users,
     index_into,
     parse_survey,
     restrict,
@@ -34,7 +35,7 @@ H200_PROFILES = ("1c.3g.71gb", "2c.3g.71gb", "2g.35gb", "1g.18gb", "1g.18gb")
 
 
 def survey_of(host: str) -> GpuSurvey:
-    return parse_survey(*(answer(host, kind) for kind in ("list.txt", "gpus.csv", "processes.csv")))
+    return parse_survey(*(answer(host, kind) for kind in ("list.txt", "gpus.csv", "processes.csv", "report.txt")))
 
 
 def made_up(count: int, *, busy: tuple[int, ...] = ()) -> GpuSurvey:
@@ -104,11 +105,29 @@ def test_parts_as_older_drivers_name_them_are_parts_too() -> None:
     assert free(survey) == [gpu.id for gpu in survey.gpus]
 
 
-def test_a_process_that_is_listed_under_the_whole_gpu_may_be_in_any_of_its_parts() -> None:
+def test_processes_that_are_listed_under_a_gpu_with_parts_are_found_in_the_report() -> None:
     survey = survey_of("mig_h200_busy")
     assert [gpu.name for gpu in survey.gpus] == [f"NVIDIA H200 MIG {kind}" for kind in H200_PROFILES]
+    # They share compute instance 1 of GPU instance 2, which is device 1.
+    assert [gpu.in_use for gpu in survey.gpus] == ["", "process 12249 (memhog)", "", "", ""]
+
+
+@pytest.mark.parametrize(
+    "report", ["", "another form", "GPU 0:\n    GPU UUID : {uuid}\n    GPU instance ID : 7\n    Process ID : 5\n    Name : x\n"]
+)
+def test_a_process_that_nobody_can_place_may_be_in_any_part(report: str) -> None:
+    answers = [answer("mig_h200_busy", kind) for kind in ("list.txt", "gpus.csv", "processes.csv")]
+    survey = parse_survey(*answers, report.format(uuid="GPU-2b9d4c61-7e58-4f03-a1c9-d0e5f6a7b8c9"))
     assert free(survey) == []
     assert survey.gpus[0].in_use == "process 12249 (memhog), in some part of GPU 0"
+
+
+def test_the_report_is_asked_for_only_where_it_tells_more() -> None:
+    asked = {
+        host: has_hidden_users(answer(host, "list.txt"), answer(host, "processes.csv"))
+        for host in ("mig_h200_busy", "mig_a100", "mig_container", "eight_h200_busy")
+    }
+    assert asked == {"mig_h200_busy": True, "mig_a100": False, "mig_container": False, "eight_h200_busy": False}
 
 
 def test_a_process_that_is_listed_under_a_part_leaves_the_others_free() -> None:

@@ -33,7 +33,7 @@ def _first_look(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def looker(host: str) -> GpuSurvey:
-    return parse_survey(*(answer(host, kind) for kind in ("list.txt", "gpus.csv", "processes.csv")))
+    return parse_survey(*(answer(host, kind) for kind in ("list.txt", "gpus.csv", "processes.csv", "report.txt")))
 
 
 @pytest.mark.parametrize("host", HOSTS)

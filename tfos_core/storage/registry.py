@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from typing import Any
 
 from tfos_core.errors import ConfigError, EnvironmentCheckError
@@ -16,7 +17,12 @@ __all__ = ("storage_of",)
 _HADOOP = ("hdfs", "viewfs")
 _NAMENODE_PORT = 8020
 #: A NameNode that is down is an error after seconds, not after minutes.
-_HADOOP_OPTIONS = {"dfs.client.failover.max.attempts": "5"}
+_HADOOP_OPTIONS: dict[str, Any] = {"dfs.client.failover.max.attempts": "5"}
+
+#: Clients of this process, by its id, scheme and authority; never let go of. A client has threads, which a forked child lacks: one
+#: that is freed there waits for them for ever. The cache of fsspec frees what it holds in every child, so any fork would hang, such
+#: as the one with which pyspark starts Java.
+_clients: dict[tuple[int, str, str], Any] = {}
 
 
 def storage_of(path: str) -> Storage:
@@ -52,17 +58,22 @@ def _filesystem(path: str) -> Any:
 
 
 def _hadoop(fsspec: Any, scheme: str, path: str) -> Any:
-    from hdfs_native import fsspec as native
-
-    fsspec.register_implementation(scheme, native.HdfsFileSystem if scheme == "hdfs" else native.ViewfsFileSystem, clobber=True)
     authority = path.partition("://")[2].partition("/")[0]
-    try:
-        return fsspec.core.url_to_fs(path, **_HADOOP_OPTIONS)[0]
-    except RuntimeError as exc:
-        # Neither a name service of the configuration nor a port: Hadoop takes the NameNode's usual one.
-        if scheme == "hdfs" and authority and ":" not in authority:
-            return fsspec.core.url_to_fs(f"hdfs://{authority}:{_NAMENODE_PORT}/", **_HADOOP_OPTIONS)[0]
-        raise ConfigError(f"{path!r} names no NameNode: {exc}", "Write hdfs://HOST:PORT/..., or set HADOOP_CONF_DIR.") from exc
+    key = (os.getpid(), scheme, authority)
+    if key not in _clients:
+        from hdfs_native import fsspec as native
+
+        fsspec.register_implementation(scheme, native.HdfsFileSystem if scheme == "hdfs" else native.ViewfsFileSystem, clobber=True)
+        options = _HADOOP_OPTIONS | {"skip_instance_cache": True}
+        try:
+            _clients[key] = fsspec.core.url_to_fs(path, **options)[0]
+        except RuntimeError as exc:
+            if scheme != "hdfs" or not authority or ":" in authority:
+                hint = "Write hdfs://HOST:PORT/..., or set HADOOP_CONF_DIR."
+                raise ConfigError(f"{path!r} names no NameNode: {exc}", hint) from exc
+            # Neither a name service of the configuration nor a port: Hadoop takes the NameNode's usual one.
+            _clients[key] = fsspec.core.url_to_fs(f"hdfs://{authority}:{_NAMENODE_PORT}/", **options)[0]
+    return _clients[key]
 
 
 def _hint(scheme: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -185,3 +186,31 @@ class _Broken:
 def test_a_file_system_that_fails_does_not_count_as_one_without_the_file() -> None:
     with pytest.raises(StorageError, match=r"hdfs://nn/x: RuntimeError: .*not active$"):
         RemoteStorage(_Broken()).exists("hdfs://nn/x")
+
+
+FORK = """
+import multiprocessing, subprocess, sys
+from tfos_core.storage import storage_of
+
+URL = "hdfs://127.0.0.1:1/x"
+
+
+def in_child(answers):
+    answers.put(type(storage_of(URL)).__name__)
+
+
+storage = storage_of(URL)
+subprocess.run([sys.executable, "-c", ""], preexec_fn=int, check=True)
+context = multiprocessing.get_context("fork")
+answers = context.SimpleQueue()
+child = context.Process(target=in_child, args=(answers,))
+child.start()
+child.join()
+print(child.exitcode, answers.get())
+"""
+
+
+def test_a_process_that_uses_hdfs_can_fork() -> None:
+    pytest.importorskip("hdfs_native")
+    done = subprocess.run([sys.executable, "-c", FORK], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout == "0 RemoteStorage\n", done.stderr

@@ -338,6 +338,13 @@ def test_a_dataframe_with_a_mapping_gives_columns_by_name(node: LocalNode, spark
     assert consumed.result(DEADLINE) == {"ta": [2 * i for i in range(10)], "tb": list(range(10))}
 
 
+def test_names_of_columns_may_hold_dots_and_backticks(node: LocalNode, spark: Any) -> None:
+    consumed = node.pool.submit(DataFeed(node.hub, input_mapping={"b.c": "x", "a`": "y"}).next_batch, 3)
+    frame = spark.range(3).selectExpr("id AS `b.c`", "id * 2 AS `a```").coalesce(1)
+    node.coordinator.train(node.sc, frame, feed_timeout=DEADLINE)
+    assert consumed.result(DEADLINE) == {"x": [0, 1, 2], "y": [0, 2, 4]}
+
+
 def test_terminate_ends_the_feed_as_a_success(node: LocalNode) -> None:
     feed = DataFeed(node.hub)
     consumed = node.pool.submit(lambda: (feed.next_batch(10), feed.terminate()))

@@ -115,6 +115,9 @@ def test_a_second_fit_replaces_the_model_also_for_workers_that_know_the_first(
     kept = model.setKeep(["*"]).setOutputMapping({"b": "sum"}).transform(numbers)
     assert kept.columns == ["x", "n", "s", "sum"]
     assert sorted((row.n, row.s, row["sum"]) for row in kept.collect()) == [(i, f"row {i}", i + 2.0) for i in range(40)]
+    dotted = numbers.select(numbers.x.alias("x.1"))
+    row = model.copy().setInputMapping({"x.1": "x"}).setKeep(["x.1"]).transform(dotted).where("`x.1` = 5").first()
+    assert row.asDict() == {"x.1": 5.0, "sum": 7.0}
 
     model.write().save(str(tmp_path / "saved"))
     loaded = TFModel.load(str(tmp_path / "saved"))

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
+from tfos_core.column_names import with_plain_names
 from tfos_core.errors import ConfigError
 from tfos_core.feed.tasks import FeedArrow, FeedFrames, FeedRows, InferFrames, InferRows, Target
 
@@ -103,9 +104,10 @@ def _connect_error() -> ConfigError:
 def _dataframe_rdd(df: Any, target: Target) -> Any:
     _check_columns(df)
     session = df.sparkSession
+    plain, names = with_plain_names(df)
     with _batch_settings(session, df, target.block_bytes):
         # Taken as an RDD once: adaptive execution fixes the number of partitions here, and every epoch runs this RDD.
-        rdd = df.mapInArrow(FeedArrow(target=target).__call__, "outcome string").rdd
+        rdd = plain.mapInArrow(FeedArrow(target=target, names=names).__call__, "outcome string").rdd
         rdd.getNumPartitions()
     return rdd.map(_first)
 

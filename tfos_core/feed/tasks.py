@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
+from tfos_core.column_names import named
 from tfos_core.errors import FeedError, ResultCountError, TfosError
 from tfos_core.feed.blocks import decode
 from tfos_core.feed.failures import to_wire
@@ -79,15 +80,16 @@ class FeedRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeedArrow:
-    """Record batches of a DataFrame (mapInArrow)."""
+    """Record batches of a DataFrame (mapInArrow); `names` of its columns where they are not those of the batches."""
 
     target: Target
+    names: tuple[str, ...] = ()
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
         """Feed one partition."""
         import pyarrow as pa
 
-        outcome = _feed(self.target, lambda: pack_arrow(batches, self.target.block_bytes))
+        outcome = _feed(self.target, lambda: pack_arrow(named(batches, self.names), self.target.block_bytes))
         yield pa.RecordBatch.from_arrays([pa.array([outcome.to_json()], pa.string())], names=["outcome"])
 
 

@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from tfos_core.column_names import quoted
 from tfos_core.errors import ConfigError
 
-__all__ = ("check_columns", "is_vector", "quoted", "vector_to_array")
-
-
-def quoted(name: str) -> str:
-    """A column's name as `select` takes it: dots and backticks in it are part of the name."""
-    return "`" + name.replace("`", "``") + "`"
+__all__ = ("check_columns", "is_vector", "vector_to_array")
 
 
 def check_columns(df: Any, names: Iterable[str], parameter: str) -> None:

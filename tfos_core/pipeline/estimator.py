@@ -16,11 +16,12 @@ from pyspark.ml.util import MLReadable, MLWritable
 
 from tfos_core import cluster
 from tfos_core.cancellation import Cancellation
+from tfos_core.column_names import quoted
 from tfos_core.errors import ConfigError, TfosError
 from tfos_core.launch import default_fs
 from tfos_core.options import ClusterOptions
 from tfos_core.paths import absolute_path, has_scheme
-from tfos_core.pipeline.columns import check_columns, is_vector, quoted, vector_to_array
+from tfos_core.pipeline.columns import check_columns, is_vector, vector_to_array
 from tfos_core.pipeline.model import TFModel
 from tfos_core.pipeline.namespace import Namespace
 from tfos_core.pipeline.params import (

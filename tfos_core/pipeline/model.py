@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Self
 
 from pyspark.ml import Model
 from pyspark.ml.util import MLReadable, MLWritable
 
 from tfos_core.errors import ConfigError
-from tfos_core.pipeline.columns import check_columns, is_vector, vector_to_array
+from tfos_core.pipeline.columns import check_columns
 from tfos_core.pipeline.namespace import Namespace
 from tfos_core.pipeline.params import (
     HasBatchSize,
@@ -79,17 +79,16 @@ class TFModel(
         check_columns(dataset, args.input_mapping, "input_mapping")
         keep = dataset.columns if args.keep == ["*"] else args.keep
         check_columns(dataset, keep, "keep")
-        df, mapping = _without_vectors(dataset, args.input_mapping, keep)
         settings = InferenceSettings(
             export_dir=args.export_dir,
             signature_def_key=args.signature_def_key or "serving_default",
             tag_set=args.tag_set or "serve",
-            input_mapping=mapping,
+            input_mapping=args.input_mapping,
             output_mapping=args.output_mapping,
             batch_size=args.batch_size,
             keep=tuple(keep),
         )
-        return infer_dataframe(df, settings)
+        return infer_dataframe(dataset, settings)
 
     def write(self) -> StageWriter:
         """Spark ML's writer: the parameters and arguments; the SavedModel stays where it is."""
@@ -106,18 +105,3 @@ class TFModel(
     @classmethod
     def _from_content(cls, content: Mapping[str, Any]) -> Self:
         return cls(unpack_args(content["args"]))
-
-
-def _without_vectors(df: Any, mapping: Mapping[str, str], keep: Sequence[str]) -> tuple[Any, dict[str, str]]:
-    """Vectors that go into the model become arrays: in columns of their own, so that what is kept stays as it is."""
-    mapping = dict(mapping)
-    for name in list(mapping or df.columns):
-        if not is_vector(df, name) or (not mapping and name in keep):
-            continue
-        if name not in keep:
-            df = df.withColumn(name, vector_to_array(df, name, "float64"))
-        else:
-            array = f"{name} as an array"
-            df = df.withColumn(array, vector_to_array(df, name, "float64"))
-            mapping[array] = mapping.pop(name)
-    return df, mapping

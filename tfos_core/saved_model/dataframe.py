@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tfos_core.column_names import with_plain_names
 from tfos_core.errors import ConfigError
 from tfos_core.inference.report import Reporter
 from tfos_core.saved_model.binding import Binding, bind
@@ -61,7 +62,9 @@ class PreparedInference:
         needed = tuple(self.columns) if on_bad_row is OnBadRow.KEEP else self.binding.columns
         fields = {name: self.columns[name] for name in needed}
         schema = output_schema(self.binding, fields, on_bad_row)
+        selected, names = with_plain_names(self.data.select(*(_quoted(name) for name in needed)))
         task = InferTask(
+            names=names,
             model=self.model,
             binding=self.binding,
             batch_size=self.batch_size,
@@ -70,7 +73,6 @@ class PreparedInference:
             reporter=reporter or Reporter(),
             gpus=gpus,
         )
-        selected = self.data.select(*(_quoted(name) for name in needed))
         return selected.mapInArrow(task.__call__, self._spark_schema(needed, on_bad_row))
 
     def _spark_schema(self, needed: Sequence[str], on_bad_row: OnBadRow) -> Any:

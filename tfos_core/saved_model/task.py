@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tfos_core.column_names import named
 from tfos_core.errors import TfosError
 from tfos_core.inference.report import Reporter, TaskReport
 from tfos_core.saved_model.binding import Binding, OutputBinding
@@ -52,6 +53,7 @@ class InferTask:
     Attributes:
         schema: of the output, as `output_schema` gives it.
         gpus: GPUs for TensorFlow, 0 hides all; None leaves the environment as it is.
+        names: of the input's columns, where they are not those of the batches.
     """
 
     model: ModelRef
@@ -61,12 +63,13 @@ class InferTask:
     on_bad_row: OnBadRow = OnBadRow.RAISE
     reporter: Reporter = field(default_factory=Reporter)
     gpus: int | None = None
+    names: tuple[str, ...] = ()
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Serve one partition."""
         run = _Run(self)
         try:
-            for batch in batches:
+            for batch in named(batches, self.names):
                 if batch.num_rows:
                     yield run.predict(batch)
         except TfosError as exc:

@@ -111,8 +111,9 @@ class BatchSource:
         if equal is None:
             yield from self._own(ahead)
             return
-        for pieces in equal.batches(self.batch_size, all_epochs=self.all_epochs, allow_empty=self.allow_empty):
-            yield self._joined([self._arrays(piece) for piece in pieces]), 1
+        parts = equal.batches(self.batch_size, all_epochs=self.all_epochs, allow_empty=self.allow_empty, ahead=ahead)
+        for pieces, batches in parts:
+            yield self._joined([self._arrays(piece) for piece in pieces]), batches
 
     def _own(self, ahead: int) -> Iterator[tuple[list[Array], int]]:
         """The batches of this node's own rows: one at first, then ever more at once, so that few are lost to `take(1)`."""

@@ -70,32 +70,39 @@ class EqualSteps:
             self._is_out = True
             self._report("feed.steps", self._seq, out=True)
 
-    def batches(self, batch_size: int, *, all_epochs: bool, allow_empty: bool) -> Iterator[list[Piece]]:
-        """One iteration: an epoch, or all of them; each batch is pieces of `batch_size` rows in all."""
+    def batches(self, batch_size: int, *, all_epochs: bool, allow_empty: bool, ahead: int = 1) -> Iterator[tuple[list[Piece], int]]:
+        """One iteration: an epoch, or all of them.
+
+        Yields pieces that have the rows of some batches in all, and how many batches: one at first, then up to `ahead`, but never
+        more than were granted.
+        """
         iteration = self._inbox.begin_iteration()
         request = _Request(batch_size=batch_size, allow_empty=allow_empty, iteration=iteration)
+        most = 1
         while True:
             with self._stepping:
-                step = self._step(request)
-            if isinstance(step, list):
+                step = self._step(request, most)
+            if not isinstance(step, Mark):
                 yield step
+                most = min(2 * most, ahead)
             elif step is not Mark.EPOCH or not all_epochs:
                 return
 
-    def _step(self, request: _Request) -> list[Piece] | Mark:
+    def _step(self, request: _Request, most: int) -> tuple[list[Piece], int] | Mark:
         while True:
             if self._made < self._granted:
-                if self._wants_more(request.batch_size):
-                    self._take(request, wait=False)
-                self._made += 1
-                return self._cut(request.batch_size)
+                while self._wants_more(request.batch_size) and self._take(request, wait=False) is None:
+                    pass
+                steps = min(self._granted - self._made, most)
+                self._made += steps
+                return self._cut(steps * request.batch_size), steps
             if self._final:
                 return self._end_epoch(request)
             if self._wants_more(request.batch_size):
                 mark = self._take(request, wait=True)
             else:
                 mark = self._inbox.wait_for(self._has_news, request.iteration)
-            if mark is not None:
+            if mark is not None and mark is not Mark.NOTHING:
                 return mark
 
     def _wants_more(self, batch_size: int) -> bool:
@@ -105,7 +112,7 @@ class EqualSteps:
         return self._made < self._granted or self._final
 
     def _take(self, request: _Request, *, wait: bool) -> Mark | None:
-        """Take one more block, or notice the end of the epoch; a mark when the iteration is over."""
+        """Take one more block, or notice the end of the epoch; a mark when nothing is there, or the iteration is over."""
         taken = self._inbox.take(_WHOLE_BLOCK, iteration=request.iteration, unless=self._has_news if wait else _at_once)
         if isinstance(taken, Piece):
             self._held.append(taken)
@@ -113,7 +120,7 @@ class EqualSteps:
             self._epoch_rows += taken.stop - taken.start
         elif taken is Mark.EPOCH:
             self._ended = True
-        elif taken is Mark.FEED or taken is Mark.SUPERSEDED:
+        else:
             return taken
         self._tell(request)
         return None

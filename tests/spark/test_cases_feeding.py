@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import threading
 import time
@@ -29,6 +30,13 @@ EVERY_ROW = 400
 def rows(sc: SparkContext) -> Any:
     """400 rows in 4 partitions."""
     return sc.parallelize(range(EVERY_ROW), 4)
+
+
+def example_loop() -> str:
+    """The loop that docs/uneven-data.md shows."""
+    page = Path(__file__).parents[2] / "docs" / "uneven-data.md"
+    blocks = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    return next(block for block in blocks if "strategy.run" in block)
 
 
 def taken(folder: Path) -> dict[str, int]:
@@ -214,7 +222,7 @@ def test_equal_steps_keep_a_loop_of_the_programs_own_together(sc: SparkContext, 
     """One node has rows for 20 batches, the other one for 4; each step waits for both."""
     sizes = [330, 70]
     data = sc.parallelize(range(2), 2).flatMap(lambda number: [(float(i % 7), 2.0 * (i % 7)) for i in range(sizes[number])])
-    args = {"folder": str(tmp_path), "batch_size": 16}
+    args = {"folder": str(tmp_path), "batch_size": 16, "loop": example_loop()}
     options: dict[str, Any] = {"equal_steps": True, "num_epochs": 2}
     events = Recorder()
     with started_cluster(sc, nodes.loop_synchronously, args, options=options, on_event=events) as running:
@@ -223,7 +231,7 @@ def test_equal_steps_keep_a_loop_of_the_programs_own_together(sc: SparkContext, 
         whole = running.report()
     found = nodes.notes(tmp_path)
     one, other = found["worker:0"][0], found["worker:1"][0]
-    assert one["steps"] == other["steps"] == [4, 4]
+    assert one["steps"] == other["steps"] == 8
     assert one["weights"] == other["weights"] != [0.0]
     assert one["sizes"] == other["sizes"] == [16]
     assert report.rows == 2 * sum(sizes)
@@ -233,7 +241,7 @@ def test_equal_steps_keep_a_loop_of_the_programs_own_together(sc: SparkContext, 
 
 
 def test_a_node_without_rows_is_an_error_of_equal_steps(sc: SparkContext, nothing_left: None, tmp_path: Path) -> None:
-    args = {"folder": str(tmp_path), "batch_size": 16}
+    args = {"folder": str(tmp_path), "batch_size": 16, "loop": example_loop()}
     with (
         pytest.raises(FeedError, match=r"worker:[01] got no row") as failure,
         started_cluster(sc, nodes.loop_synchronously, args, options={"equal_steps": True}) as running,

@@ -5,10 +5,12 @@ A node tells the test what it did through files in `args["folder"]`, so that not
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import json
 import os
 import resource
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from testbed.waiting import poll_until
 __all__ = (
     "consume",
     "consume_slowly",
+    "die_once",
     "export_model",
     "fail",
     "fail_after_feed",
@@ -206,7 +209,7 @@ def train_synchronously(args: dict[str, Any], ctx: Any) -> None:
 
 
 def loop_synchronously(args: dict[str, Any], ctx: Any) -> None:
-    """A loop of the program's own: every step waits for all nodes, and nothing of TensorFlow pads one that has no rows."""
+    """A loop of the program's own (`args["loop"]`): every step waits for all, and nothing pads a node that has no rows."""
     import tensorflow as tf
 
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
@@ -215,21 +218,37 @@ def loop_synchronously(args: dict[str, Any], ctx: Any) -> None:
 
     @tf.function
     def step(x: Any, y: Any) -> Any:
+        x, y = tf.cast(x, tf.float32), tf.cast(y, tf.float32)
         gradient = tf.reduce_mean(2.0 * x * (weight * x - y))
         replicas = tf.distribute.get_replica_context()
         weight.assign_sub(0.0001 * replicas.all_reduce(tf.distribute.ReduceOp.MEAN, gradient))
 
-    steps = []
-    sizes = set()
-    dataset = ctx.get_data_feed().as_dataset(args["batch_size"], allow_empty=args.get("allow_empty", False))
-    for _ in range(ctx.num_epochs):
-        count = 0
-        for x, y in dataset:
-            strategy.run(step, args=(tf.cast(x, tf.float32), tf.cast(y, tf.float32)))
-            sizes.add(int(x.shape[0]))
-            count += 1
-        steps.append(count)
-    note(args, ctx, steps=steps, weights=[float(weight.numpy())], sizes=sorted(sizes))
+    counting = CountingStrategy(strategy)
+    exec(args["loop"], {"ctx": ctx, "args": argparse.Namespace(**args), "strategy": counting, "train_step": step})
+    note(args, ctx, steps=len(counting.sizes), weights=[float(weight.numpy())], sizes=sorted(set(counting.sizes)))
+
+
+def die_once(args: dict[str, Any], ctx: Any) -> None:
+    """Worker 1 is killed after its first batch; when the job is started again everybody takes all rows."""
+    feed = ctx.get_data_feed()
+    rows = len(feed.next_batch(10))
+    if ctx.restart_count == 0 and ctx.task_index == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    while not feed.should_stop():
+        rows += len(feed.next_batch(10))
+    note(args, ctx, rows=rows, restart_count=ctx.restart_count, first_epoch=ctx.first_epoch)
+
+
+class CountingStrategy:
+    """Notes how many rows every step has."""
+
+    def __init__(self, strategy: Any) -> None:
+        self._strategy = strategy
+        self.sizes: list[int] = []
+
+    def run(self, function: Any, args: tuple[Any, ...]) -> Any:
+        self.sizes.append(int(args[0].shape[0]))
+        return self._strategy.run(function, args=args)
 
 
 class StepCounter:

@@ -56,7 +56,7 @@ bench: java venv-dev
 	$(PYTHON_HERE) benchmarks/feed.py
 
 clean:
-	rm -rf .venv .venv-* build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis jobspecs/models spark-warehouse metastore_db derby.log
+	rm -rf .venv .venv-* build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis jobspecs/models jobspecs/predictions spark-warehouse metastore_db derby.log
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 java:

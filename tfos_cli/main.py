@@ -70,7 +70,7 @@ class LazyGroup(click.Group):
 @click.version_option(__version__, prog_name="tfos", message="%(prog)s %(version)s")
 @verbosity_options
 def cli() -> None:
-    """Train TensorFlow models on the Spark cluster you already run.
+    """Train TensorFlow models, and use them, on the Spark cluster you already run.
 
     \b
     Examples:

@@ -96,7 +96,7 @@ class JobPlan:
     name: str
     run_folder: str
     channel: str | None
-    entrypoint: FunctionRef
+    entrypoint: FunctionRef | None
     args: Mapping[str, Any] | tuple[str, ...]
     input_mode: Literal["spark", "tensorflow"]
     mode: Literal["cluster", "parallel"] = "cluster"
@@ -119,6 +119,7 @@ class JobPlan:
     tensorboard: TensorBoardOptions = field(default_factory=TensorBoardOptions)
     log_dir: str | None = None
     data: DataPlan | None = None
+    infer: InferPlan | None = None
     base_dir: str | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     secrets: tuple[str, ...] = ()
@@ -140,7 +141,7 @@ class JobPlan:
         data = json.loads(text)
         if data.pop("v", None) != VERSION:
             raise ValueError(f"the job plan is not of version {VERSION}: use the same tfos on both sides")
-        data["entrypoint"] = FunctionRef(**data["entrypoint"])
+        data["entrypoint"] = FunctionRef(**data["entrypoint"]) if data["entrypoint"] else None
         data["tensorboard"] = TensorBoardOptions(**data["tensorboard"])
         if isinstance(data["args"], list):
             data["args"] = tuple(data["args"])

@@ -15,6 +15,7 @@ __all__ = ("COMMANDS",)
 COMMANDS: Mapping[str, str] = {
     "train": "Train a model on the nodes of a Spark cluster.",
     "init": "Write a spec and a program to start from.",
+    "infer": "Answer rows with a saved model, or with a program.",
     "validate": "Check a job spec without starting anything.",
     "env-check": "Check this machine, or driver and executors of a job.",
     "schema": "Print the JSON Schema of the job spec.",

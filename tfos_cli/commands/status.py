@@ -67,6 +67,7 @@ def _lines(run: Run, status: RunStatus, view: RunView) -> Iterator[tuple[str, st
             "feed",
             f"epoch {feed.epoch} of {feed.epochs}, {feed.partitions_done} of {feed.partitions} partitions, {feed.rows} rows",
         )
+    yield from _answers(status, view)
     for node in view.nodes:
         gpus = f"GPU {','.join(node.gpus)}" if node.gpus else ""
         parts = [str(node.phase), node.host, gpus, f"{node.rows} rows" if node.rows else "", node.error]
@@ -78,3 +79,14 @@ def _lines(run: Run, status: RunStatus, view: RunView) -> Iterator[tuple[str, st
     for path in status.exports:
         yield "model", path
     yield "record", str(run.folder)
+
+
+def _answers(status: RunStatus, view: RunView) -> Iterator[tuple[str, str]]:
+    """Of a job that answers rows."""
+    if status.inference is not None:
+        counts = status.inference
+        yield "rows", f"{counts['rows_in']} in, {counts['rows_out']} out, {counts['rows_bad']} bad"
+        yield "output", str(counts["output"])
+    elif view.inference is not None and not status.is_finished:
+        done = f"{view.inference.partitions_done} of {view.inference.partitions} partitions"
+        yield "answered", f"{view.inference.rows} rows, {done}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from pydantic import ValidationError
 
@@ -12,7 +13,7 @@ from tfos_cli.spec.errors import Problem, SpecError
 from tfos_cli.spec.formats import guess_format
 from tfos_cli.spec.keras import KerasChoice, choose_keras, installed_version
 from tfos_cli.spec.memory import OverheadChoice, choose_overhead
-from tfos_cli.spec.model import DataFormat, JobSpec
+from tfos_cli.spec.model import DataFormat, Infer, JobSpec
 from tfos_cli.spec.overrides import Setting, environment_settings, flag_settings, settings_of, unknown_names
 from tfos_cli.spec.problems import dotted, shown, validation_problems
 from tfos_cli.spec.resolve import Layers, merge, provenance
@@ -27,7 +28,7 @@ class ResolvedSpec:
 
     `path` is the absolute path of the spec file. `provenance` maps each dotted leaf key to `default`, `file:LINE`,
     `environment:NAME` or `flag`; `shown` maps keys that were set to the place as messages name it (`job.yaml:7`, `--set a.b`).
-    `unknown_environment` are `TFOS_` names that nothing reads.
+    `unknown_environment` are `TFOS_` names that nothing reads. `verb` is what is to be done with the spec, None for only looking.
     """
 
     spec: JobSpec
@@ -38,6 +39,15 @@ class ResolvedSpec:
     data_format: DataFormat | None = None
     unknown_environment: tuple[str, ...] = ()
     shown: Mapping[str, str] = field(default_factory=dict)
+    verb: Literal["train", "infer"] | None = None
+
+    @property
+    def model_inference(self) -> Infer | None:
+        """The section `infer` of a job that is nothing but a saved model over rows: no program of the user's on nodes."""
+        infer = self.spec.infer
+        if infer is None or infer.export_dir is None or self.verb == "train":
+            return None
+        return infer if self.verb == "infer" or self.spec.entrypoint is None else None
 
     @property
     def folder(self) -> Path:
@@ -58,6 +68,7 @@ def load_spec(
     env_vars: Sequence[str | tuple[str, str]] = (),
     master: str | None = None,
     version_of: Callable[[str], str | None] = installed_version,
+    verb: Literal["train", "infer"] | None = None,
 ) -> ResolvedSpec:
     """Read, override and validate a spec. Nothing outside the arguments counts, so callers pass `os.environ`.
 
@@ -69,6 +80,7 @@ def load_spec(
         env_vars: `NAME=VALUE` of `-e`, split already or not.
         master: The value of `--master`; None when it was not given.
         version_of: How installed distributions are looked up, for `keras: auto`.
+        verb: What is to be done with the spec.
 
     Raises:
         SpecError: the file can not be read, or something in it or in an override is wrong; lists every mistake.
@@ -97,6 +109,7 @@ def load_spec(
         data_format=(spec.data.format or guess_format(spec.data.path)) if spec.data else None,
         unknown_environment=unknown_names(environ),
         shown=_shown_places(layers),
+        verb=verb,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, ConfigDict, Field
 
 from tfos_cli.spec.sections import (
     Data,
@@ -57,12 +57,24 @@ Name = Annotated[str, BeforeValidator(_check_name), Field(json_schema_extra={"pa
 
 
 class JobSpec(Section):
-    """A job: one program, the cluster it wants, its data, and how Spark starts it."""
+    """A job: one program or model, the cluster it wants, its data, and how Spark starts it."""
+
+    # The rules say the same with better words; this is for editors.
+    model_config = ConfigDict(
+        json_schema_extra={
+            "anyOf": [
+                {"required": ["entrypoint"]},
+                {"required": ["infer"], "properties": {"infer": {"type": "object", "required": ["export_dir"]}}},
+            ]
+        }
+    )
 
     name: Name = Field(description="Name of the job: letters, digits and '-', at most 63. Required.")
-    entrypoint: str = Field(
+    entrypoint: str | None = Field(
+        default=None,
         min_length=1,
-        description="`FILE.py:function` (file relative to the spec) or `package.module:function`, taking (args, ctx). Required.",
+        description="`FILE.py:function` (file relative to the spec) or `package.module:function`, taking (args, ctx). Required "
+        "unless `infer.export_dir` is set. Default null.",
     )
     args: Args = Field(
         default_factory=dict,
@@ -121,7 +133,7 @@ class JobSpec(Section):
     )
     data: Data | None = Field(default=None, description="What is read. Default null.")
     stream: Stream | None = Field(default=None, description="A stream of rows instead of `data`. Default null.")
-    infer: Infer | None = Field(default=None, description="Batch inference with a SavedModel. Default null.")
+    infer: Infer | None = Field(default=None, description="Batch inference (`tfos infer`). Default null.")
     environment: Environment = Field(default_factory=Environment, description="Python environment and environment variables.")
     restart: Restart = Field(default_factory=Restart, description="What happens after an infrastructure failure.")
     spark: Spark = Field(default_factory=Spark, description="How the job is submitted.")

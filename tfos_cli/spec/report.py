@@ -10,6 +10,7 @@ from tfos_cli.spec.checks.finding import Case, Finding, Level
 from tfos_cli.spec.errors import SpecError
 from tfos_cli.spec.loader import ResolvedSpec
 from tfos_core.errors import TopologyError
+from tfos_core.topology import ClusterPlan
 
 __all__ = ("Report", "RunSummary", "findings_of", "summarise")
 
@@ -31,16 +32,20 @@ class RunSummary:
     data: str | None
     keras: str
     keras_reason: str
+    model: str = ""
 
     def lines(self) -> Iterator[str]:
         """For people."""
         beside = f" and {self.executor_memory_overhead} outside the JVM" if self.executor_memory_overhead else ""
-        yield f"nodes:     {len(self.nodes)} ({self.roles})"
+        yield f"nodes:     {len(self.nodes)} ({self.roles})" if self.nodes else f"nodes:     {self.roles}"
         yield f"executors: {self.executors}, each with cores: {self.executor_cores}, memory: {self.executor_memory}{beside}"
         yield f"where:     {self.master}"
         if self.input_mode:
             yield f"input:     {self.input_mode} mode{f', {self.data}' if self.data else ''}"
-        yield f"keras:     {self.keras} ({self.keras_reason})"
+        if self.model:
+            yield f"model:     {self.model}, on the rows of {self.data}"
+        else:
+            yield f"keras:     {self.keras} ({self.keras_reason})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +123,7 @@ def summarise(resolved: ResolvedSpec) -> RunSummary | None:
     """What a run would be, or None when the roles do not add up."""
     case = Case(resolved=resolved, environ={})
     spec = resolved.spec
+    model = resolved.model_inference
     try:
         plan = case.spec.cluster_plan()
     except TopologyError:
@@ -125,21 +131,29 @@ def summarise(resolved: ResolvedSpec) -> RunSummary | None:
     data = spec.data
     return RunSummary(
         name=spec.name,
-        nodes=tuple(slot.name for slot in plan.slots),
-        roles=f"{spec.num_executors} independent instances"
-        if spec.is_parallel
-        else plan.describe() + (", ps on the driver" if spec.driver_ps_nodes and spec.num_ps else ""),
-        executors=len(plan.on_executors),
+        nodes=tuple(slot.name for slot in plan.slots) if model is None else (),
+        roles=_roles(resolved, plan),
+        executors=len(plan.on_executors) if model is None else spec.num_executors,
         executor_cores=case.executor_cores or spec.spark.executor_cores,
         executor_memory=case.heap("executor").text,
         executor_memory_overhead=resolved.memory_overhead.memory,
         overhead_reason=resolved.memory_overhead.reason,
         master=spec.spark.master or "this machine, a process for each executor",
-        input_mode="" if spec.is_parallel else spec.input_mode,
+        input_mode="" if spec.is_parallel or model is not None else spec.input_mode,
         data=(data.path or data.source) if data else None,
         keras=resolved.keras.keras,
         keras_reason=resolved.keras.reason,
+        model="" if model is None else str(model.export_dir),
     )
+
+
+def _roles(resolved: ResolvedSpec, plan: ClusterPlan) -> str:
+    spec = resolved.spec
+    if resolved.model_inference is not None:
+        return "none; every Python worker of Spark loads the model"
+    if spec.is_parallel:
+        return f"{spec.num_executors} independent instances"
+    return plan.describe() + (", ps on the driver" if spec.driver_ps_nodes and spec.num_ps else "")
 
 
 def _finding_lines(finding: Finding) -> Iterator[str]:

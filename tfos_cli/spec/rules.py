@@ -6,7 +6,20 @@ import os
 import sys
 from collections.abc import Mapping
 
-from tfos_cli.spec.checks import cluster, code, environment, gpus, inputs, machine, not_yet, roles, sizes, storage, streams
+from tfos_cli.spec.checks import (
+    cluster,
+    code,
+    environment,
+    gpus,
+    inference,
+    inputs,
+    machine,
+    not_yet,
+    roles,
+    sizes,
+    storage,
+    streams,
+)
 from tfos_cli.spec.checks.finding import Case, Finding, Level
 from tfos_cli.spec.loader import ResolvedSpec
 
@@ -16,6 +29,7 @@ ALL_RULES = (
     *machine.RULES,
     *environment.RULES,
     *not_yet.RULES,
+    *inference.RULES,
     *roles.RULES,
     *cluster.RULES,
     *gpus.RULES,

@@ -128,21 +128,38 @@ class InferOutput(Section):
 
     path: str = Field(min_length=1, description="Folder or URL, relative to the spec.")
     format: DataFormat = Field(default="parquet", description="Format that is written. Default `parquet`.")
-    mode: Literal["error", "overwrite", "append"] = Field(default="error", description="When the output exists. Default `error`.")
+    mode: Literal["error", "overwrite", "append"] = Field(
+        default="error",
+        description="When the output exists: `error` refuses, `overwrite` replaces it at the end, `append` adds files. "
+        "Default `error`.",
+    )
 
 
 class Infer(Section):
-    """Batch inference with a SavedModel."""
+    """Batch inference (`tfos infer`): with a saved model, or without `export_dir` with the entrypoint on a cluster's nodes."""
 
-    export_dir: str = Field(min_length=1, description="SavedModel folder or URL, relative to the spec.")
+    export_dir: str | None = Field(
+        default=None,
+        min_length=1,
+        description="SavedModel folder or `.keras` file, relative to the spec, or a URL. Default null: the entrypoint answers the "
+        "rows, and of this section only `output` counts.",
+    )
     signature_def_key: str = Field(default="serving_default", description="Signature that is called. Default `serving_default`.")
     tag_set: str = Field(default="serve", description="Tags of the graph, separated by commas. Default `serve`.")
-    input_mapping: dict[str, str] = Field(default_factory=dict, description="Column to input name. Default {}: by equal names.")
+    input_mapping: dict[str, str] = Field(
+        default_factory=dict,
+        description="Column to input name; several columns of one input are put side by side. Default {}: by equal names, or "
+        "the only column that is not kept to the only input.",
+    )
     output_mapping: dict[str, str] = Field(default_factory=dict, description="Output name to column. Default {}: all outputs.")
     batch_size: int = Field(default=128, ge=1, le=1 << 30, description="Rows per call of the model. Default 128.")
     keep: Texts = Field(default=(), description="Input columns that are written beside the predictions. Default [].")
+    binary_outputs: Texts = Field(default=(), description="Outputs of type string that are bytes, not text. Default [].")
     bad_rows: str | None = Field(
-        default=None, description="Folder or URL for rows that the model rejects. Default null: such a row ends the job."
+        default=None,
+        min_length=1,
+        description="Folder or URL for rows that the model rejects, with the reason, as Parquet. Default null: such a row ends the "
+        "job.",
     )
     output: InferOutput = Field(description="Where predictions go.")
 

@@ -35,7 +35,7 @@ class DryRun:
     resolved: ResolvedSpec
     command: SparkSubmitCommand
     plan: JobPlan
-    cluster: ClusterPlan
+    cluster: ClusterPlan | None
     spark: SparkHome
     files: tuple[Path, ...]
 
@@ -48,7 +48,7 @@ class DryRun:
         """
         spec = resolved.spec
         plan_path = run_folder / "plan.json"
-        cluster = spec.cluster_plan()
+        cluster = spec.cluster_plan() if resolved.model_inference is None else None
         collect_sources(references_of(resolved))
         home = Scratch(folder=run_folder / "spark").home if is_on_this_machine(spec) else spark.path
         command = build_command(
@@ -83,8 +83,11 @@ class DryRun:
         return {
             "dry_run": True,
             "command": self.command.to_dict() | {"rendered": self.command.render()},
-            "nodes": [{"name": s.name, "executor_id": s.executor_id, "on_driver": s.on_driver} for s in self.cluster.slots],
-            "num_nodes": spec.num_nodes,
+            "nodes": [
+                {"name": slot.name, "executor_id": slot.executor_id, "on_driver": slot.on_driver}
+                for slot in (self.cluster.slots if self.cluster is not None else ())
+            ],
+            "num_nodes": spec.num_nodes if self.cluster is not None else 0,
             "num_executors": spec.num_executors,
             "keras": {"choice": self.resolved.keras.keras, "reason": self.resolved.keras.reason},
             "memory_overhead": {
@@ -106,18 +109,22 @@ class DryRun:
         if refused:
             yield f"a real run is refused: {refused}"
         yield ""
-        if spec.is_parallel:
+        if self.cluster is None:
+            yield "nodes:     none; every Python worker of Spark loads the model"
+        elif spec.is_parallel:
             yield f"instances: {spec.num_executors}, independent of each other"
         else:
-            yield f"nodes:     {len(self.cluster.slots)} ({self.cluster.describe()})" + self._on_driver()
+            yield f"nodes:     {len(self.cluster.slots)} ({self.cluster.describe()})" + _on_driver(self.cluster)
         yield (
             f"executors: {spec.num_executors} on {self._place()}, each with {_count(spark.executor_cores, 'core')}" + self._memory()
         )
         if not schedules_stages(cluster_kind(spec), self.spark.version):
             yield f"tasks:     one at a time on each executor (Spark {self.spark.version} can not give nodes more there)"
-        if not spec.is_parallel:
+        if self.cluster is not None and not spec.is_parallel:
             yield f"input:     {spec.input_mode} mode"
-        yield f"keras:     {self.resolved.keras.keras} ({self.resolved.keras.reason})"
+        yield from _inference(self.plan)
+        if self.cluster is not None:
+            yield f"keras:     {self.resolved.keras.keras} ({self.resolved.keras.reason})"
         if spec.gpus.per_node:
             yield f"gpus:      {spec.gpus.per_node} for each node that trains, {self._gpus()}"
         yield f"spark:     {self.spark.version} in {self.spark.path} ({self.spark.source})"
@@ -147,10 +154,6 @@ class DryRun:
             return "from Spark's resource scheduling"
         return "found with nvidia-smi by the nodes of each host"
 
-    def _on_driver(self) -> str:
-        on_driver = len(self.cluster.slots) - len(self.cluster.on_executors)
-        return f", {on_driver} of them on the driver" if on_driver else ""
-
     def _memory(self) -> str:
         overhead = self.resolved.memory_overhead
         heap = f", {self.resolved.spec.spark.executor_memory} of heap"
@@ -161,6 +164,21 @@ class DryRun:
         if kind is MasterKind.EMBEDDED:
             return "this machine, as processes of their own"
         return str(self.resolved.spec.spark.master)
+
+
+def _on_driver(cluster: ClusterPlan) -> str:
+    on_driver = len(cluster.slots) - len(cluster.on_executors)
+    return f", {on_driver} of them on the driver" if on_driver else ""
+
+
+def _inference(plan: JobPlan) -> Iterator[str]:
+    if plan.infer is None:
+        return
+    if plan.infer.export_dir is not None:
+        yield f"model:     {plan.infer.export_dir} ({plan.infer.signature_def_key})"
+    yield f"output:    {plan.infer.output} ({plan.infer.output_format}, mode {plan.infer.output_mode})"
+    if plan.infer.bad_rows is not None:
+        yield f"bad rows:  {plan.infer.bad_rows}"
 
 
 def _count(number: int, noun: str) -> str:

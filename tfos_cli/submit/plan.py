@@ -64,6 +64,7 @@ def build_plan(resolved: ResolvedSpec, *, run_id: str, run_folder: Path, channel
         tensorboard=_tensorboard(resolved),
         log_dir=_log_dir(resolved, run_folder),
         data=_data(resolved, references),
+        infer=_infer(resolved),
         base_dir=str(resolved.folder),
         environment=spec.environment.vars,
         secrets=spec.environment.secrets,
@@ -89,7 +90,7 @@ def _data(resolved: ResolvedSpec, references: dict[str, Reference]) -> DataPlan 
     data = resolved.spec.data
     if data is None:
         return None
-    fed = resolved.spec.input_mode == "spark" and not resolved.spec.is_parallel
+    fed = resolved.model_inference is not None or (resolved.spec.input_mode == "spark" and not resolved.spec.is_parallel)
     if data.path is not None and resolved.data_format is None and fed:
         raise ConfigError(f"the format of data.path {data.path!r} can not be told from its name", "Set data.format.")
     transform, source = references.get("data.transform"), references.get("data.source")

@@ -88,7 +88,8 @@ def references_of(resolved: ResolvedSpec) -> tuple[Reference, ...]:
 
 def _named(resolved: ResolvedSpec) -> Iterator[tuple[str, str]]:
     spec = resolved.spec
-    yield "entrypoint", spec.entrypoint
+    if spec.entrypoint is not None:
+        yield "entrypoint", spec.entrypoint
     if spec.data is not None and spec.data.transform:
         yield "data.transform", spec.data.transform
     if spec.data is not None and spec.data.source:

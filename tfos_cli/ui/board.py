@@ -14,7 +14,7 @@ from rich.text import Text
 from tfos_cli.ui import outcome
 from tfos_cli.ui.console import Console, Verbosity
 from tfos_cli.ui.progress import is_worth_showing, plain_line, printable
-from tfos_cli.ui.run_view import FeedView, NodePhase, NodeView, Phase, RunView
+from tfos_cli.ui.run_view import FeedView, InferView, NodePhase, NodeView, Phase, RunView
 from tfos_core import events
 
 __all__ = ("Board", "draw")
@@ -54,7 +54,7 @@ class Board:
                 self._live.console.print(Text.assemble(("hint: ", "cyan"), event.hint))
         elif isinstance(event, events.Restarting):
             self._live.console.print(Text(plain_line(event), style="yellow"))
-        if time.monotonic() - self._drawn >= _REDRAW_EVERY_S or not isinstance(event, events.FeedProgress):
+        if time.monotonic() - self._drawn >= _REDRAW_EVERY_S or not isinstance(event, (events.FeedProgress, events.InferProgress)):
             self._draw(view, ts)
 
     def on_driver_line(self, stream: str, line: str) -> None:
@@ -104,6 +104,8 @@ def draw(view: RunView, now: float) -> RenderableType:
         parts.append(_waiting(view, now))
     if view.feed is not None:
         parts.append(_feed(view.feed))
+    if view.inference is not None:
+        parts.append(_inference(view.inference))
     return Group(*parts)
 
 
@@ -154,6 +156,19 @@ def _waiting(view: RunView, now: float) -> Text:
     if view.waiting_reason:
         text.append(f"\n{view.waiting_reason}", "yellow")
     return text
+
+
+def _inference(inference: InferView) -> Table:
+    table = Table.grid(padding=(0, 2, 0, 0))
+    bad = [Text(f"{inference.rows_bad:,} bad", "yellow")] if inference.rows_bad else []
+    table.add_row(
+        ProgressBar(total=max(1, inference.partitions), completed=inference.partitions_done, width=30),
+        f"{inference.partitions_done} of {inference.partitions} partitions",
+        f"{inference.rows:,} rows",
+        f"{inference.rows_per_s:,.0f} rows/s",
+        *bad,
+    )
+    return table
 
 
 def _feed(feed: FeedView) -> Table:

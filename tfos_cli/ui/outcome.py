@@ -33,6 +33,8 @@ def show(console: Console, view: RunView) -> None:
 def summary(view: RunView, result: Result) -> list[str]:
     """What a successful run did."""
     lines = [f"success: {view.name} finished in {duration(result.timings.get('total_s', 0.0))} ({view.run_id})"]
+    if result.inference is not None:
+        lines += _answers(result.inference)
     if result.rows_fed:
         nodes = ", ".join(f"{name} {rows}" for name, rows in result.rows_per_node.items())
         lines.append(f"  rows fed   {result.rows_fed} ({nodes})")
@@ -49,6 +51,13 @@ def summary(view: RunView, result: Result) -> list[str]:
     )
     if phases:
         lines.append(f"  timings    {phases}")
+    return lines
+
+
+def _answers(inference: Mapping[str, Any]) -> list[str]:
+    lines = [f"  rows       {inference['rows_in']} in, {inference['rows_out']} out", f"  output     {inference['output']}"]
+    if inference["bad_rows"]:
+        lines.append(f"  bad rows   {inference['rows_bad']} in {inference['bad_rows']}")
     return lines
 
 

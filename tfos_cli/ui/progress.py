@@ -140,7 +140,7 @@ class PlainLines:
 
     def on_event(self, line: str, ts: float, event: events.Event | None, view: RunView) -> None:
         """Say what happened; progress of a feed at most every ten seconds."""
-        if isinstance(event, events.FeedProgress):
+        if isinstance(event, (events.FeedProgress, events.InferProgress)):
             if ts - self._feed_shown < _FEED_EVERY_S:
                 return
             self._feed_shown = ts
@@ -238,6 +238,14 @@ def _node_line(event: events.Event) -> str:
             return f"{event.node} on {event.host} {'was lost' if event.lost else 'failed'}: {event.error}"
         case _:
             return ""
+
+
+def _infer_line(event: events.InferProgress | events.InferFinished) -> str:
+    bad = f", {event.rows_bad} of them bad" if event.rows_bad else ""
+    if isinstance(event, events.InferProgress):
+        done = f"{event.partitions_done} of {event.partitions} partitions"
+        return f"answered {event.rows} rows{bad}, {done}, {event.rows_per_s:.0f} rows/s"
+    return f"answered {event.rows} rows{bad} of {event.partitions} partitions in {event.seconds:.1f} s: {event.output}"
 
 
 def _feed_line(event: events.FeedProgress | events.FeedFinished) -> str:

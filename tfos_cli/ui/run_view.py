@@ -10,7 +10,7 @@ from pathlib import Path
 from tfos_core import events
 from tfos_core.topology import Role
 
-__all__ = ("FeedView", "NodePhase", "NodeView", "Phase", "RunView", "apply", "replay")
+__all__ = ("FeedView", "InferView", "NodePhase", "NodeView", "Phase", "RunView", "apply", "replay")
 
 
 class Phase(StrEnum):
@@ -23,6 +23,7 @@ class Phase(StrEnum):
     READY = "cluster ready"
     FEEDING = "feeding"
     FED = "training"
+    ANSWERING = "answering rows"
     STOPPING = "shutting down"
     DOWN = "cluster is down"
     FINISHED = "finished"
@@ -67,6 +68,17 @@ class FeedView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InferView:
+    """How many rows are answered; `rows_bad` of them could not be."""
+
+    partitions_done: int
+    partitions: int
+    rows: int
+    rows_bad: int
+    rows_per_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunView:
     """Everything that a screen may show. Times of day are seconds since the epoch; 0 is "not yet"."""
 
@@ -87,6 +99,7 @@ class RunView:
     waiting_reason: str = ""
     ready_s: float | None = None
     feed: FeedView | None = None
+    inference: InferView | None = None
     rows_fed: int = 0
     tensorboard_url: str = ""
     warnings: tuple[events.Warned, ...] = ()
@@ -129,8 +142,8 @@ def apply(state: RunView, ts: float, event: events.Event) -> RunView:
             return _driver_started(state, event)
         case events.ReservationServerStarted() | events.NodeRegistered() | events.ReservationWaiting() | events.ClusterReady():
             return _reservation(state, ts, event)
-        case events.FeedProgress() | events.FeedFinished():
-            return _feed(state, event)
+        case events.FeedProgress() | events.FeedFinished() | events.InferProgress() | events.InferFinished():
+            return _rows(state, event)
         case events.NodeFinished() | events.NodeFailed():
             return _node_ended(state, event)
         case events.TensorBoardStarted():
@@ -218,6 +231,24 @@ def _reservation(
             for name in event.addresses:
                 state = _change(state, name, phase=NodePhase.RUNNING)
             return replace(state, phase=Phase.READY, ready_s=event.seconds, waiting_reason="")
+
+
+def _rows(
+    state: RunView, event: events.FeedProgress | events.FeedFinished | events.InferProgress | events.InferFinished
+) -> RunView:
+    if isinstance(event, (events.InferProgress, events.InferFinished)):
+        return replace(state, inference=_inference(event), phase=Phase.ANSWERING)
+    return _feed(state, event)
+
+
+def _inference(event: events.InferProgress | events.InferFinished) -> InferView:
+    if isinstance(event, events.InferProgress):
+        done, rows_per_s = event.partitions_done, event.rows_per_s
+    else:
+        done, rows_per_s = event.partitions, event.rows / event.seconds if event.seconds > 0 else 0.0
+    return InferView(
+        partitions_done=done, partitions=event.partitions, rows=event.rows, rows_bad=event.rows_bad, rows_per_s=rows_per_s
+    )
 
 
 def _feed(state: RunView, event: events.FeedProgress | events.FeedFinished) -> RunView:

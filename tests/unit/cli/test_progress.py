@@ -216,6 +216,8 @@ def _example(kind: str) -> events.Event:
             "rows_per_node": {},
         },
         "feed_finished": {"epoch": 0, "epochs": 1, "partitions": 1, "rows": 0, "seconds": 0.0, "rows_per_node": {}},
+        "infer_progress": {"partitions_done": 1, "partitions": 2, "rows": 3, "rows_per_s": 1.0, "rows_bad": 1},
+        "infer_finished": {"partitions": 2, "rows": 3, "rows_out": 2, "rows_bad": 1, "seconds": 1.0, "output": "o"},
         "node_finished": {"node": "n", "seconds": 1.0},
         "node_failed": {"node": "n", "host": "h", "executor_id": 1, "error": "e"},
         "warning": {"id": "i", "message": "m"},

@@ -163,7 +163,6 @@ def test_all_mistakes_come_at_once_in_the_order_of_the_file(problems: Problems) 
         (4, "spark.jarz"),
         (5, "spark.executor_cores"),
         (6, "name"),
-        (None, "entrypoint"),
     ]
 
 

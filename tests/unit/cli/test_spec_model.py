@@ -64,6 +64,7 @@ WHOLE: dict[str, Any] = LEAST | {
         "output_mapping": {"y": "b"},
         "batch_size": 8,
         "keep": ["id"],
+        "binary_outputs": ["y"],
         "bad_rows": "bad",
         "output": {"path": "out", "format": "json", "mode": "append"},
     },

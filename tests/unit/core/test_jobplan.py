@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tfos_core.jobplan import DataPlan, FunctionRef, JobPlan
+from tfos_core.jobplan import DataPlan, FunctionRef, InferPlan, JobPlan
 from tfos_core.tensorboard import TensorBoardOptions
 
 SMALL = JobPlan(
@@ -51,6 +51,20 @@ FULL = JobPlan(
         transform=FunctionRef(module="digits", function="prepare", shown="apps/digits.py:prepare"),
         source=FunctionRef(module="digits", function="load", shown="apps/digits.py:load"),
         cache="node",
+    ),
+    infer=InferPlan(
+        output="/out",
+        output_format="json",
+        output_mode="append",
+        export_dir="/models/1",
+        signature_def_key="up",
+        tag_set="a,b",
+        input_mapping={"a": "x"},
+        output_mapping={"y": "b"},
+        batch_size=7,
+        keep=("a", "b"),
+        binary_outputs=("y",),
+        bad_rows="/bad",
     ),
     environment={"A": "1"},
     secrets=("TOKEN",),

@@ -34,7 +34,8 @@ def test_every_spec_is_free_of_findings(spec: Path, run_line: RunLine) -> None:
 @pytest.mark.parametrize("master", MASTERS, ids=["local", "standalone", "yarn"])
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.stem)
 def test_every_spec_can_be_shown_as_a_command(spec: Path, master: str, run_line: RunLine) -> None:
-    outcome = run_line(["tfos", "train", str(spec), "--dry-run", *master.split()])
+    verb = "infer" if load_spec(spec).spec.infer is not None else "train"
+    outcome = run_line(["tfos", verb, str(spec), "--dry-run", *master.split()])
     assert "spark-submit" in outcome.stdout
 
 

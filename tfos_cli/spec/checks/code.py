@@ -45,7 +45,8 @@ def functions(case: Case) -> Findings:
 
 def _named(case: Case) -> Iterator[Named]:
     data = case.spec.data
-    yield Named(field="entrypoint", text=case.spec.entrypoint, parameters=("args", "ctx"))
+    if case.spec.entrypoint is not None:
+        yield Named(field="entrypoint", text=case.spec.entrypoint, parameters=("args", "ctx"))
     if data is not None and data.transform is not None:
         yield Named(field="data.transform", text=data.transform, parameters=("spark", "df", "args"))
     if data is not None and data.source is not None:

@@ -34,13 +34,14 @@ def needs_rows(case: Case) -> Findings:
         )
         if value is not None
     ]
-    if case.spec.input_mode == "spark" and not sources and not case.spec.is_parallel:
+    feeds = case.spec.input_mode == "spark" and not case.spec.is_parallel
+    if feeds and not sources and (case.spec.infer is None or case.resolved.verb == "train"):
         message = "input_mode is spark, and neither data.path nor data.source nor stream says which rows Spark feeds"
         yield case.error("data-required", "data", message, "Set data.path, or input_mode: tensorflow if nodes read for themselves.")
     if len(sources) > 1:
         message = f"rows come from one place, and the spec names {' and '.join(sources)}"
         yield case.error("one-source", sources[-1], message, f"Keep one of {', '.join(sources)}.")
-    if case.spec.input_mode == "tensorflow" and data is not None:
+    if case.spec.input_mode == "tensorflow" and data is not None and case.resolved.model_inference is None:
         for field in ("transform", "source"):
             if getattr(data, field) is not None:
                 message = f"data.{field} runs on the driver for rows that Spark feeds, and in input_mode tensorflow it feeds none"
@@ -101,7 +102,9 @@ def data_exists(case: Case) -> Findings:
 def format_is_known(case: Case) -> Findings:
     """Spark has to know how to read a path that it feeds."""
     data = case.spec.data
-    if data is None or data.path is None or case.spec.input_mode != "spark" or case.resolved.data_format is not None:
+    if data is None or data.path is None or case.resolved.data_format is not None:
+        return
+    if case.spec.input_mode != "spark" and case.resolved.model_inference is None:
         return
     message = f"the ending of {data.path!r} does not say its format"
     yield case.error("format-unknown", "data.format", message, "Set data.format: csv, json, parquet, orc, text or tfrecord.")

@@ -73,7 +73,7 @@ def fed_cluster_with_ps(case: Case) -> Findings:
 
 def _builds_graphs(case: Case) -> bool:
     """Whether the program's file has what every program for between-graph training has."""
-    file, _, _ = case.spec.entrypoint.rpartition(":")
+    file, _, _ = (case.spec.entrypoint or "").rpartition(":")
     try:
         return file.endswith(".py") and "replica_device_setter" in case.file(file).read_text(encoding="utf-8")
     except (OSError, ValueError):
@@ -94,7 +94,7 @@ def master_role(case: Case) -> Findings:
 def keras_of_many_nodes(case: Case) -> Findings:
     """`model.fit` of Keras 3 fails under distributed strategies."""
     choice = case.resolved.keras
-    if case.spec.is_parallel:
+    if case.spec.is_parallel or case.resolved.model_inference is not None:
         return
     if case.spec.keras == "auto" and choice.keras == "keras3" and case.spec.num_nodes > 1:
         yield case.warning(

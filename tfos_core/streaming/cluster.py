@@ -97,7 +97,11 @@ class TFCluster(running.TFCluster):
         """
         if ssc is not None and not self._closed and self._feed is not None:
             self._streams.adopt(ssc)
-        error = self._streams.await_end(lambda: self._error is not None or self._closed)
+        try:
+            error = self._streams.await_end(lambda: self._error is not None or self._closed)
+        except BaseException:
+            self._close("the wait for the stream was interrupted")
+            raise
         if error is not None:
             self._set_error(error)
         try:

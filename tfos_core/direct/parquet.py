@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -9,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from tfos_core.direct.ahead import ahead
 from tfos_core.direct.errors import DataError
 from tfos_core.direct.shares import Part
 from tfos_core.storage import storage_of
@@ -65,14 +67,15 @@ class ParquetFiles:
         piece = self._pieces[part.piece]
         stored = [name for name in columns if name not in {field.name for field in self._partitions}]
         position = 0
-        for batch in _batches(piece, stored, rows):
-            # Of a row group that nodes share, each decodes what comes before its own rows.
-            begin, end = max(part.begin - position, 0), min(part.end - position, batch.num_rows)
-            position += batch.num_rows
-            if begin < end:
-                yield self._with_partitions(batch.slice(begin, end - begin), piece.file, columns)
-            if position >= part.end:
-                return
+        with contextlib.closing(ahead(_batches(piece, stored, rows))) as batches:
+            for batch in batches:
+                # Of a row group that nodes share, each decodes what comes before its own rows.
+                begin, end = max(part.begin - position, 0), min(part.end - position, batch.num_rows)
+                position += batch.num_rows
+                if begin < end:
+                    yield self._with_partitions(batch.slice(begin, end - begin), piece.file, columns)
+                if position >= part.end:
+                    return
 
     def _with_partitions(self, batch: Any, file: InputFile, columns: Sequence[str]) -> Any:
         values = dict(file.partition)

@@ -3,6 +3,7 @@ pattern of records."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, BinaryIO
@@ -10,6 +11,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import pyarrow as pa
 
+from tfos_core.direct.ahead import ahead
 from tfos_core.direct.shares import Part
 from tfos_core.errors import ConfigError
 from tfos_core.storage import storage_of
@@ -28,6 +30,8 @@ __all__ = ("RecordFiles",)
 #: 2^64 over the golden ratio: multiples of it fill a range evenly, however many of them there are.
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _ALL = 1 << 64
+#: Half of what Spark tasks take: the arrays made of a block stay in the cache, and what is read ahead stays small.
+_BLOCK_BYTES = 4 << 20
 
 
 class RecordFiles:
@@ -75,14 +79,17 @@ class RecordFiles:
         schema = pa.schema([self.schema.field(name) for name in columns])
         partitions = tuple(name for name in self._partition_columns if name in columns)
         task = ReadTask(schema=schema, options=self._options, partition_columns=partitions)
-        with storage_of(file.path).open_input(file.path) as raw:
-            for batch in task.decode(self._blocks(raw, file, part), file):
+        with (
+            storage_of(file.path).open_input(file.path) as raw,
+            contextlib.closing(ahead(self._blocks(raw, file, part))) as blocks,
+        ):
+            for batch in task.decode(blocks, file):
                 for start in range(0, batch.num_rows, rows):
                     yield batch.slice(start, rows)
 
     def _blocks(self, raw: BinaryIO, file: InputFile, part: Part) -> Iterator[Block]:
         if part.is_whole:
-            yield from read_blocks(open_compressed(raw, self._options.compression))
+            yield from read_blocks(open_compressed(raw, self._options.compression), block_bytes=_BLOCK_BYTES)
             return
         compression = self._options.compression
         if compression is None:
@@ -91,7 +98,7 @@ class RecordFiles:
         if compression is not Compression.NONE:
             # Everybody sees what is damaged; where that is no error, one tells.
             told = self._options.mode is ReadMode.FAILFAST or part.begin == 0
-            yield from _some_of(read_blocks(open_compressed(raw, compression)), part, keep_problems=told)
+            yield from _some_of(read_blocks(open_compressed(raw, compression), block_bytes=_BLOCK_BYTES), part, keep_problems=told)
             return
         first = find_frame(raw, part.begin) if part.begin else 0
         if isinstance(first, Problem):
@@ -101,7 +108,7 @@ class RecordFiles:
             log_left_out([first], file.path)
             return
         raw.seek(first)
-        yield from read_blocks(raw, start=first, stop=part.end)
+        yield from read_blocks(raw, block_bytes=_BLOCK_BYTES, start=first, stop=part.end)
 
 
 def _some_of(blocks: Iterator[Block], part: Part, *, keep_problems: bool) -> Iterator[Block]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tfos_core.direct import DataError, DataRequest
+from tfos_core.direct.ahead import ahead
 from tfos_core.direct.mixing import mixed
 from tfos_core.direct.request import BlockSource, plan_share
 from tfos_core.direct.shares import Shard, share_of, shuffled
@@ -101,6 +104,41 @@ def test_mixing_gives_every_row_once(sizes: list[int], pool: int) -> None:
     numbers = np.concatenate([block[0] for block in out])
     assert sorted(numbers) == list(range(sum(sizes)))
     assert (np.concatenate([block[1] for block in out]) == numbers * 2).all()
+
+
+# -- reading ahead
+
+
+def test_reading_ahead_keeps_the_order_and_passes_errors_on() -> None:
+    def items() -> Iterator[int]:
+        yield from range(100)
+        raise ValueError("the end")
+
+    seen: list[int] = []
+    with pytest.raises(ValueError, match="the end"):
+        seen.extend(ahead(items(), 3))
+    assert seen == [] or seen == list(range(100))
+    assert list(ahead(iter(range(100)), 1)) == list(range(100))
+
+
+def test_reading_ahead_is_bounded_and_ends_with_its_reader() -> None:
+    taken: list[int] = []
+    third = threading.Event()
+
+    def items() -> Iterator[int]:
+        for number in itertools.count():
+            taken.append(number)
+            if number == 2:
+                third.set()
+            yield number
+
+    before = threading.active_count()
+    reading = ahead(items(), 2)
+    assert next(reading) == 0
+    assert third.wait(30)
+    reading.close()
+    assert threading.active_count() == before
+    assert len(taken) <= 4
 
 
 # -- files

@@ -76,10 +76,17 @@ class Data(Section):
         description="File, folder or glob, relative to the spec, or a URL such as `hdfs://...`. Default null: `source` gives rows.",
     )
     format: DataFormat | None = Field(default=None, description="Format of `path`. Default null: by the file name's ending.")
-    options: TextMap = Field(default_factory=dict, description="Options of Spark's reader, such as `header: true`. Default {}.")
-    columns: Texts | None = Field(default=None, description="Columns that are fed, in this order. Default null: all.")
+    options: TextMap = Field(
+        default_factory=dict,
+        description="Options of Spark's reader, such as `header: true`; `schema` is that of the rows, as in `id bigint, x float`. "
+        "Default {}.",
+    )
+    columns: Texts | None = Field(
+        default=None, description="Columns that are fed, or read by `ctx.dataset`, in this order. Default null: all."
+    )
     input_mapping: dict[str, str] | None = Field(
-        default=None, description="Column to tensor name: batches become mappings. Default null: batches are lists of rows."
+        default=None,
+        description="Column to tensor name: batches are mappings, of these columns only. Default null: batches are lists of rows.",
     )
     transform: str | None = Field(
         default=None,

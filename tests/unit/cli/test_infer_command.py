@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from tfos_core.jobplan import InferPlan
 if TYPE_CHECKING:
     from tests.conftest import RunLine
 
+ROOT = Path(__file__).parents[3]
 MODEL = """\
 name: answers
 num_executors: 2
@@ -134,6 +136,15 @@ def test_a_missing_model_and_an_existing_output_are_told_before_anything_starts(
     assert f"the output {spec.parent}/out exists" in exists
     assert "overwrite or append" in exists
     assert not tfos_home.exists()
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_the_specs_of_the_page_are_valid_beside_the_digits(number: int, tmp_path: Path, run_line: RunLine) -> None:
+    page = (ROOT / "docs" / "inference.md").read_text(encoding="utf-8")
+    for name in ("data", "apps"):
+        (tmp_path / name).symlink_to(ROOT / "jobspecs" / name)
+    (tmp_path / "job.yaml").write_text(re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)[number])
+    run_line("tfos validate job.yaml --strict")
 
 
 PROGRESS = events.InferProgress(partitions_done=1, partitions=4, rows=1200, rows_per_s=600.0, rows_bad=2)

@@ -9,12 +9,16 @@ from tfos_core.gpu import VISIBLE_DEVICES
 from tfos_core.node_config import NodeConfig
 from tfos_core.processes import start_time
 from tfos_core.settings import MARK_VARIABLE, SUPERVISOR_VARIABLE
-from tfos_core.topology import tf_config
+from tfos_core.topology import Role, tf_config
 
 __all__ = ("process_environment",)
 
 #: Of Spark's Python workers, and of no use to the user's process.
 _NOT_PASSED_ON = ("PYTHON_WORKER_FACTORY_SECRET", "PYTHON_WORKER_FACTORY_SOCK_DIR", "SPARK_AUTH_SOCKET_TIMEOUT")
+
+#: TensorFlow's faster kernels for x86. Given an empty batch some of them fail, and the gradient of max pooling ends the process
+#: with SIGABRT (TensorFlow 2.21); the plain kernels take one.
+_ONEDNN = "TF_ENABLE_ONEDNN_OPTS"
 
 
 def process_environment(
@@ -47,6 +51,8 @@ def process_environment(
     if config.gpus and VISIBLE_DEVICES not in base:
         # nvidia-smi counts along the PCI bus; CUDA counts the fastest GPU first unless it is told.
         env["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
+    if _may_get_empty_batches(config, spec) and _ONEDNN not in base:
+        env[_ONEDNN] = "0"
     env |= cluster.environment
     env |= secrets
     if env["PYTHONPATH"] != config.python_path:
@@ -62,3 +68,10 @@ def process_environment(
     env[MARK_VARIABLE] = f"{cluster.run_id}:{cluster.generation}:{config.name}"
     env[SUPERVISOR_VARIABLE] = f"{os.getpid()}:{start_time(os.getpid())}"
     return env
+
+
+def _may_get_empty_batches(config: NodeConfig, spec: Mapping[str, list[str]]) -> bool:
+    """Whether nodes train in step on their own data, so that TensorFlow gives one that has run out empty batches, on its CPU."""
+    if config.cluster.equal_steps or config.cluster.independent or config.gpus or Role.PS in spec:
+        return False
+    return sum(len(addresses) for role, addresses in spec.items() if Role(role).is_fed) > 1

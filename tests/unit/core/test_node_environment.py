@@ -81,6 +81,28 @@ def test_the_keras_version_is_the_jobs(keras: str | None, expected: str | None) 
     assert environment(config(keras=keras), {"TF_USE_LEGACY_KERAS": "0"}).get("TF_USE_LEGACY_KERAS") == expected
 
 
+@pytest.mark.parametrize(
+    ("changes", "spec", "base", "expected"),
+    [
+        ({}, SPEC, {}, "0"),
+        ({"input_mode": InputMode.TENSORFLOW}, SPEC, {}, "0"),
+        ({"equal_steps": True}, SPEC, {}, None),
+        ({"independent": True}, SPEC, {}, None),
+        ({}, {"worker": ["w:1"], "evaluator": ["e:1"]}, {}, None),
+        ({}, {"worker": ["w:1", "w:2"], "ps": ["p:1"]}, {}, None),
+        ({}, SPEC, {"TF_ENABLE_ONEDNN_OPTS": "1"}, "1"),
+        ({"environment": {"TF_ENABLE_ONEDNN_OPTS": "1"}}, SPEC, {}, "1"),
+    ],
+)
+def test_nodes_that_may_get_empty_batches_use_kernels_that_take_them(
+    changes: dict[str, Any], spec: dict[str, list[str]], base: dict[str, str], expected: str | None
+) -> None:
+    node = config(**changes)
+    assert process_environment(node, spec, {}, base).get("TF_ENABLE_ONEDNN_OPTS") == expected
+    on_gpu = replace(node, gpus=("0",))
+    assert process_environment(on_gpu, spec, {}, {}).get("TF_ENABLE_ONEDNN_OPTS") in (None, "1")
+
+
 def test_the_jobs_own_python_path_does_not_hide_the_engine() -> None:
     assert environment(config(), {"PYTHONPATH": "/of/the/worker"})["PYTHONPATH"] == "/engine"
     assert environment(config(environment={"PYTHONPATH": "/mine"}))["PYTHONPATH"] == f"/mine{os.pathsep}/engine"

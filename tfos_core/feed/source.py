@@ -10,7 +10,7 @@ from tfos_core.column_names import with_plain_names
 from tfos_core.errors import ConfigError
 from tfos_core.feed.tasks import FeedArrow, FeedFrames, FeedRows, InferFrames, InferRows, Target
 
-__all__ = ("feed_rdd", "inference_rdd", "is_raw")
+__all__ = ("batch_settings", "feed_rdd", "inference_rdd", "is_raw")
 
 _RECORDS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
@@ -105,7 +105,7 @@ def _dataframe_rdd(df: Any, target: Target) -> Any:
     _check_columns(df)
     session = df.sparkSession
     plain, names = with_plain_names(df)
-    with _batch_settings(session, df, target.block_bytes):
+    with batch_settings(session, df, target.block_bytes):
         # Taken as an RDD once: adaptive execution fixes the number of partitions here, and every epoch runs this RDD.
         rdd = plain.mapInArrow(FeedArrow(target=target, names=names).__call__, "outcome string").rdd
         rdd.getNumPartitions()
@@ -131,7 +131,7 @@ def _check_columns(df: Any) -> None:
 
 
 @contextlib.contextmanager
-def _batch_settings(session: Any, df: Any, block_bytes: int) -> Iterator[None]:
+def batch_settings(session: Any, df: Any, block_bytes: int) -> Iterator[None]:
     """Bound the bytes of one Arrow batch for this query only: 10,000 rows (the default) of 600 KB are 6 GB.
 
     A Spark that bounds them itself (64 MB by default) is left alone: a sample is a Spark job of its own, which costs more than

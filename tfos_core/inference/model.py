@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tfos_core.feed.source import batch_settings
 from tfos_core.inference.output import OutputFolder
 from tfos_core.inference.watch import TaskWatch
 from tfos_core.inference.writing import write_counted
@@ -12,6 +13,8 @@ from tfos_core.saved_model.task import BAD_COLUMN, OnBadRow
 
 __all__ = ("REASON_COLUMN", "write_answers")
 
+#: Arrow batches of eight of these, where Spark does not bound their bytes itself.
+_BLOCK_BYTES = 1 << 20
 #: The column of the bad rows that says why.
 REASON_COLUMN = "tfos_reason"
 
@@ -34,9 +37,10 @@ def write_answers(
     sc = prepared.data.sparkSession.sparkContext
     on_bad_row = OnBadRow.REPORT if bad_rows is None else OnBadRow.KEEP
     answers = prepared.dataframe(on_bad_row, reporter=watch.reporter(sc), gpus=gpus)
-    if bad_rows is None:
-        return write_counted(answers, str(output.staging), format=format), 0
-    return _write_both(answers, output, format, bad_rows)
+    with batch_settings(prepared.data.sparkSession, prepared.data, _BLOCK_BYTES):
+        if bad_rows is None:
+            return write_counted(answers, str(output.staging), format=format), 0
+        return _write_both(answers, output, format, bad_rows)
 
 
 def _write_both(answers: Any, output: OutputFolder, format: str, bad_rows: OutputFolder) -> tuple[int, int]:  # noqa: A002

@@ -67,6 +67,8 @@ def _lines(run: Run, status: RunStatus, view: RunView) -> Iterator[tuple[str, st
             "feed",
             f"epoch {feed.epoch} of {feed.epochs}, {feed.partitions_done} of {feed.partitions} partitions, {feed.rows} rows",
         )
+    if view.stream is not None:
+        yield "stream", f"{view.stream.batches} batches with {view.stream.rows} rows{', ended' if view.stream.has_ended else ''}"
     yield from _answers(status, view)
     for node in view.nodes:
         gpus = f"GPU {','.join(node.gpus)}" if node.gpus else ""

@@ -9,6 +9,7 @@ from typing import Any
 from tfos_cli.spec.checks.finding import Case, Finding, Level
 from tfos_cli.spec.errors import SpecError
 from tfos_cli.spec.loader import ResolvedSpec
+from tfos_cli.spec.model import Stream
 from tfos_core.errors import TopologyError
 from tfos_core.topology import ClusterPlan
 
@@ -140,11 +141,17 @@ def summarise(resolved: ResolvedSpec) -> RunSummary | None:
         overhead_reason=resolved.memory_overhead.reason,
         master=spec.spark.master or "this machine, a process for each executor",
         input_mode="" if spec.is_parallel or model is not None else spec.input_mode,
-        data=(data.path or data.source) if data else None,
+        data=(data.path or data.source) if data else _stream(spec.stream),
         keras=resolved.keras.keras,
         keras_reason=resolved.keras.reason,
         model="" if model is None else str(model.export_dir),
     )
+
+
+def _stream(stream: Stream | None) -> str | None:
+    if stream is None:
+        return None
+    return f"files as they come in {stream.path}" if stream.source == "files" else f"lines from {stream.host}:{stream.port}"
 
 
 def _roles(resolved: ResolvedSpec, plan: ClusterPlan) -> str:

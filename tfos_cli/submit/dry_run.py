@@ -121,7 +121,7 @@ class DryRun:
         if not schedules_stages(cluster_kind(spec), self.spark.version):
             yield f"tasks:     one at a time on each executor (Spark {self.spark.version} can not give nodes more there)"
         if self.cluster is not None and not spec.is_parallel:
-            yield f"input:     {spec.input_mode} mode"
+            yield f"input:     {spec.input_mode} mode{', a stream' if spec.stream is not None else ''}"
         yield from _inference(self.plan)
         if self.cluster is not None:
             yield f"keras:     {self.resolved.keras.keras} ({self.resolved.keras.reason})"

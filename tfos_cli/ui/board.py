@@ -104,6 +104,9 @@ def draw(view: RunView, now: float) -> RenderableType:
         parts.append(_waiting(view, now))
     if view.feed is not None:
         parts.append(_feed(view.feed))
+    if view.stream is not None:
+        end = ", ended" if view.stream.has_ended else ""
+        parts.append(Text(f"stream: {view.stream.batches:,} batches with {view.stream.rows:,} rows{end}"))
     if view.inference is not None:
         parts.append(_inference(view.inference))
     return Group(*parts)

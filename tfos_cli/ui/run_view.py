@@ -10,7 +10,7 @@ from pathlib import Path
 from tfos_core import events
 from tfos_core.topology import Role
 
-__all__ = ("FeedView", "InferView", "NodePhase", "NodeView", "Phase", "RunView", "apply", "replay")
+__all__ = ("FeedView", "InferView", "NodePhase", "NodeView", "Phase", "RunView", "StreamView", "apply", "replay")
 
 
 class Phase(StrEnum):
@@ -22,6 +22,7 @@ class Phase(StrEnum):
     RESTARTING = "starting again"
     READY = "cluster ready"
     FEEDING = "feeding"
+    STREAMING = "feeding a stream"
     FED = "training"
     ANSWERING = "answering rows"
     STOPPING = "shutting down"
@@ -68,6 +69,15 @@ class FeedView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StreamView:
+    """What of a stream was fed."""
+
+    batches: int
+    rows: int
+    has_ended: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InferView:
     """How many rows are answered; `rows_bad` of them could not be."""
 
@@ -99,6 +109,7 @@ class RunView:
     waiting_reason: str = ""
     ready_s: float | None = None
     feed: FeedView | None = None
+    stream: StreamView | None = None
     inference: InferView | None = None
     rows_fed: int = 0
     tensorboard_url: str = ""
@@ -142,7 +153,14 @@ def apply(state: RunView, ts: float, event: events.Event) -> RunView:
             return _driver_started(state, event)
         case events.ReservationServerStarted() | events.NodeRegistered() | events.ReservationWaiting() | events.ClusterReady():
             return _reservation(state, ts, event)
-        case events.FeedProgress() | events.FeedFinished() | events.InferProgress() | events.InferFinished():
+        case (
+            events.FeedProgress()
+            | events.FeedFinished()
+            | events.StreamProgress()
+            | events.StreamFinished()
+            | events.InferProgress()
+            | events.InferFinished()
+        ):
             return _rows(state, event)
         case events.NodeFinished() | events.NodeFailed():
             return _node_ended(state, event)
@@ -233,11 +251,16 @@ def _reservation(
             return replace(state, phase=Phase.READY, ready_s=event.seconds, waiting_reason="")
 
 
-def _rows(
-    state: RunView, event: events.FeedProgress | events.FeedFinished | events.InferProgress | events.InferFinished
-) -> RunView:
+_Feed = events.FeedProgress | events.FeedFinished
+_Stream = events.StreamProgress | events.StreamFinished
+_Infer = events.InferProgress | events.InferFinished
+
+
+def _rows(state: RunView, event: _Feed | _Stream | _Infer) -> RunView:
     if isinstance(event, (events.InferProgress, events.InferFinished)):
         return replace(state, inference=_inference(event), phase=Phase.ANSWERING)
+    if isinstance(event, (events.StreamProgress, events.StreamFinished)):
+        return _stream(state, event)
     return _feed(state, event)
 
 
@@ -249,6 +272,14 @@ def _inference(event: events.InferProgress | events.InferFinished) -> InferView:
     return InferView(
         partitions_done=done, partitions=event.partitions, rows=event.rows, rows_bad=event.rows_bad, rows_per_s=rows_per_s
     )
+
+
+def _stream(state: RunView, event: events.StreamProgress | events.StreamFinished) -> RunView:
+    if isinstance(event, events.StreamProgress):
+        stream = StreamView(batches=event.batch, rows=event.rows_total)
+        return replace(state, stream=stream, feed=None, phase=Phase.STREAMING)
+    stream = StreamView(batches=event.batches, rows=event.rows, has_ended=True)
+    return replace(state, stream=stream, feed=None, phase=Phase.FED)
 
 
 def _feed(state: RunView, event: events.FeedProgress | events.FeedFinished) -> RunView:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tfos_cli.ui.run_view import NodePhase, Phase, RunView, apply, replay
+from tfos_cli.ui.run_view import NodePhase, Phase, RunView, StreamView, apply, replay
 from tfos_core import events
 
 SUBMITTED = events.Submitted(run_id="r-1", name="digits", master="yarn", run_folder="/runs/r-1")
@@ -41,6 +41,15 @@ def after(*happened: events.Event) -> RunView:
     for second, event in enumerate(happened):
         view = apply(view, 100.0 + second, event)
     return view
+
+
+def test_a_stream_counts_batches_and_its_last_word_is_that_it_ended() -> None:
+    view = after(
+        SUBMITTED, SERVER, CHIEF, WORKER, READY, progress(5), events.StreamProgress(batch=1, rows=5, rows_total=5, seconds=1)
+    )
+    assert (view.phase, view.feed, view.stream) == (Phase.STREAMING, None, StreamView(batches=1, rows=5))
+    view = apply(view, 200.0, events.StreamFinished(batches=2, rows=9, reason="r"))
+    assert (view.phase, view.stream) == (Phase.FED, StreamView(batches=2, rows=9, has_ended=True))
 
 
 def test_a_good_run_goes_through_its_phases() -> None:

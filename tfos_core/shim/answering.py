@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from typing import Any
@@ -23,6 +24,8 @@ from tfos_core.shim.work import Work
 
 __all__ = ("answer",)
 
+logger = logging.getLogger(__name__)
+
 
 def answer(work: Work, infer: InferPlan, args: Any) -> None:
     """Answer all rows of the plan's data and put the output in its place, when every row is accounted for.
@@ -32,7 +35,7 @@ def answer(work: Work, infer: InferPlan, args: Any) -> None:
         TfosError: whatever else went wrong first; then the output is as it was.
     """
     sc = work.spark.sparkContext
-    work.cancellation.on_request(lambda _: sc.cancelAllJobs())
+    work.cancellation.on_request(lambda _: _cancel_jobs(sc))
     output = _folder(work, infer, infer.output, "infer.output.path")
     bad_rows = None if infer.bad_rows is None else _folder(work, infer, infer.bad_rows, "infer.bad_rows")
     begun = time.monotonic()
@@ -79,15 +82,16 @@ def _with_program(work: Work, infer: InferPlan, data: Any, output: OutputFolder,
     begun = time.monotonic()
     with _watch(work) as watch:
         try:
-            with _Translated(work, watch):
-                reporter = watch.reporter(work.spark.sparkContext)
-                answers = cluster.inference(data, plan.feed_timeout, reporter=reporter)
-                # Computed once: the nodes are gone when the results are written.
-                results = answers.mapPartitions(PlainResults()).persist(StorageLevel.DISK_ONLY)
-                count = results.count()
+            reporter = watch.reporter(work.spark.sparkContext)
+            answers = cluster.inference(data, plan.feed_timeout, reporter=reporter)
+            # Computed once: the nodes are gone when the results are written.
+            results = answers.mapPartitions(PlainResults()).persist(StorageLevel.DISK_ONLY)
+            count = results.count()
         except (Exception, KeyboardInterrupt) as exc:
+            # What a node says explains more than what Spark saw of it.
             shut_down_after(cluster, exc)
-            raise
+            with _Translated(work, watch):
+                raise
         finally:
             work.progress.collect(cluster.report())
         work.progress.mark("infer_s", begun)
@@ -163,7 +167,15 @@ def _folder(work: Work, infer: InferPlan, path: str, key: str) -> OutputFolder:
 
 def _watch(work: Work) -> TaskWatch:
     sc = work.spark.sparkContext
-    return TaskWatch(work.emit, lambda _: sc.cancelAllJobs(), _PartitionsOf(sc))
+    return TaskWatch(work.emit, lambda _: _cancel_jobs(sc), _PartitionsOf(sc))
+
+
+def _cancel_jobs(sc: Any) -> None:
+    """All jobs of the application are this one's. A driver that is gone has none."""
+    try:
+        sc.cancelAllJobs()
+    except Exception:
+        logger.warning("the jobs could not be cancelled", exc_info=True)
 
 
 class _PartitionsOf:

@@ -111,6 +111,16 @@ def test_the_first_failure_stays_the_first() -> None:
     assert [node.phase for node in view.nodes] == [NodePhase.LOST, NodePhase.FAILED]
 
 
+def test_a_restart_begins_a_new_cluster_and_the_failure_is_no_longer_that_of_the_run() -> None:
+    restart = events.Restarting(number=1, max_restarts=3, error="worker:0 was killed", node="worker:0", first_epoch=1)
+    view = after(SUBMITTED, SERVER, CHIEF, WORKER, READY, finished(0), failed("worker:0"), restart)
+    assert (view.phase, view.nodes, view.first_failure, view.feed) == (Phase.RESTARTING, (), None, None)
+    assert [one.number for one in view.restarts] == [1]
+    again = apply(view, 200.0, SERVER)
+    assert (again.phase, again.missing) == (Phase.RESERVING, ("chief:0", "worker:0"))
+    assert apply(again, 201.0, CHIEF).missing == ("worker:0",)
+
+
 def test_a_node_that_nobody_announced_is_added() -> None:
     assert [node.name for node in after(failed("worker:7")).nodes] == ["worker:7"]
 

@@ -136,6 +136,14 @@ def test_a_good_spec_has_no_findings(findings: Check) -> None:
         ({"data": {"path": "hdfs://nn/data"}}, "format-unknown", "error", "data.format"),
         ({"spark": {"master": "spark://h:1"}}, "data-local", "warning", "data.path"),
         ({"input_mode": "tensorflow", "data": {"source": "apps/digits.py:load"}}, "needs-spark-mode", "error", "data.source"),
+        ({"input_mode": "tensorflow", "data": None, "equal_steps": True}, "needs-spark-mode", "warning", "equal_steps"),
+        (
+            {"mode": "parallel", "restart": {"max_restarts": 1}},
+            "parallel-has-no-cluster",
+            "error",
+            "restart.max_restarts",
+        ),
+        ({"mode": "parallel", "equal_steps": True}, "parallel-has-no-cluster", "error", "equal_steps"),
         (
             {"data": {"path": "train.csv", "columns": ["a"], "input_mapping": {"b": "x"}}},
             "mapped-column",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
+import re
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +92,28 @@ def test_the_callback_saves_at_the_end_of_epochs(tmp_path: Path) -> None:
     for epoch in range(4):
         callback.on_epoch_end(epoch, {})
     assert [report["epoch"] for report in reports] == [2, 4]
+
+
+def test_the_example_of_the_page_goes_on_after_the_epochs_that_are_done(tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    page = (Path(__file__).parents[3] / "docs" / "restart.md").read_text(encoding="utf-8")
+    (example,) = (block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "ctx.checkpoints" in block)
+    dataset = tf.data.Dataset.from_tensors((tf.ones([4, 1]), tf.ones([4, 1])))
+    epochs: list[int] = []
+    weights = []
+    for _ in range(2):
+        model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
+        model.build((None, 1))
+        model.compile("adam", "mse")
+        names = {"model": model, "dataset": dataset, "args": argparse.Namespace(checkpoint_dir="ck")}
+        ctx = context(tmp_path, [])
+        ctx.num_epochs = 3
+        exec(example, names | {"ctx": ctx}, names)
+        epochs.append(names["done"])
+        weights.append(float(model.get_weights()[0][0][0]))
+    assert epochs == [0, 3]
+    assert weights[0] == weights[1]
 
 
 def test_nothing_to_save_and_nothing_to_keep_are_errors(tmp_path: Path) -> None:

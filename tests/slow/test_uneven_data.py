@@ -1,0 +1,92 @@
+"""Nodes that get different numbers of rows: nothing hangs and no row is lost, for two and three nodes, `fit` and own loops."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from testbed import nodes
+from testbed.clusters import Recorder, started_cluster
+from testbed.spark_context import start_context
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+EPOCHS = 2
+
+#: Rows of every partition. Batches of 16 divide none of these.
+SIZES = {
+    "10 and 1000": [10, 1000],
+    "an empty partition": [100, 0, 50, 70],
+    "one partition, so that the other nodes get no row": [130],
+    "fewer partitions than nodes": [90, 45],
+    "skewed keys": [900, 11, 12, 13, 14, 15],
+    "less than a batch everywhere": [5, 3, 7],
+}
+
+
+@pytest.fixture(scope="module", params=[2, 3])
+def sc(request: pytest.FixtureRequest) -> Iterator[SparkContext]:
+    """Two or three executors of one core."""
+    with start_context(f"local-cluster[{request.param},1,1024]") as context:
+        yield context
+
+
+def count(sc: SparkContext) -> int:
+    found = re.search(r"\[(\d+),", str(sc.master))
+    assert found
+    return int(found[1])
+
+
+def rows(sc: SparkContext, sizes: list[int]) -> Any:
+    return sc.parallelize(range(len(sizes)), len(sizes)).flatMap(
+        lambda number: [(float(i % 7), 2.0 * (i % 7)) for i in range(sizes[number])]
+    )
+
+
+def example_loop() -> str:
+    page = Path(__file__).parents[2] / "docs" / "uneven-data.md"
+    blocks = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    return next(block for block in blocks if "strategy.run" in block)
+
+
+@pytest.mark.parametrize("sizes", list(SIZES.values()), ids=list(SIZES))
+def test_fit_ends_and_every_row_is_taken(sc: SparkContext, nothing_left: None, tmp_path: Path, sizes: list[int]) -> None:
+    events = Recorder()
+    options: dict[str, Any] = {"keras": "legacy", "num_epochs": EPOCHS}
+    args = {"folder": str(tmp_path), "batch_size": 16}
+    with started_cluster(
+        sc, nodes.train_synchronously, args, count(sc), options=options, on_event=events, reservation_timeout=120
+    ) as running:
+        report = running.train(rows(sc, sizes), num_epochs=EPOCHS, feed_timeout=180, final=True)
+        running.shutdown(timeout=180)
+        whole = running.report()
+    found = [entry for entries in nodes.notes(tmp_path).values() for entry in entries]
+    assert report.rows == EPOCHS * sum(sizes)
+    assert whole.left_over == {}
+    assert {entry["steps"] for entry in found} == {found[0]["steps"]} != {0}
+    assert all(entry["weights"] == found[0]["weights"] for entry in found)
+    skews = [event.id for event in events.all("warning") if event.id in ("feed-skew", "feed-empty-node")]
+    fed = [event.rows_per_node.values() for event in events.all("feed_finished")]
+    assert len(skews) == sum(max(each) > 2 * min(each) for each in fed)
+
+
+@pytest.mark.parametrize("name", ["10 and 1000", "fewer partitions than nodes", "skewed keys"])
+def test_own_loops_make_equal_steps(sc: SparkContext, nothing_left: None, tmp_path: Path, name: str) -> None:
+    loop = example_loop().replace("as_dataset(args.batch_size)", "as_dataset(args.batch_size, allow_empty=True)")
+    args = {"folder": str(tmp_path), "batch_size": 4, "loop": loop}
+    options: dict[str, Any] = {"equal_steps": True, "num_epochs": EPOCHS}
+    with started_cluster(sc, nodes.loop_synchronously, args, count(sc), options=options, reservation_timeout=120) as running:
+        report = running.train(rows(sc, SIZES[name]), num_epochs=EPOCHS, feed_timeout=180, final=True)
+        running.shutdown(timeout=180)
+        whole = running.report()
+    found = [entry for entries in nodes.notes(tmp_path).values() for entry in entries]
+    assert {entry["steps"] for entry in found} == {found[0]["steps"]} == set(whole.steps_per_node.values())
+    assert all(entry["weights"] == found[0]["weights"] for entry in found)
+    # What a node got is what it trained on in whole batches, and what it left over.
+    assert report.rows == EPOCHS * sum(SIZES[name])
+    for node, taken in whole.rows_per_node.items():
+        assert taken == 4 * whole.steps_per_node[node] + whole.left_over.get(node, 0)

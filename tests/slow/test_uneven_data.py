@@ -71,7 +71,7 @@ def test_fit_ends_and_every_row_is_taken(sc: SparkContext, nothing_left: None, t
     assert all(entry["weights"] == found[0]["weights"] for entry in found)
     skews = [event.id for event in events.all("warning") if event.id in ("feed-skew", "feed-empty-node")]
     fed = [event.rows_per_node.values() for event in events.all("feed_finished")]
-    assert len(skews) == sum(max(each) > 2 * min(each) for each in fed)
+    assert bool(skews) == any(max(each) > 2 * min(each) for each in fed)
 
 
 @pytest.mark.parametrize("name", ["10 and 1000", "fewer partitions than nodes", "skewed keys"])

@@ -90,6 +90,7 @@ class FeedCoordinator:
         self._spec: Mapping[str, Any] | None = None
         self._next_seq = 0
         self._calls = 0
+        self._warned: set[str] = set()
         #: Epochs of the latest call that are over, those of earlier clusters included.
         self.epochs_fed = 0
         self._finished = False
@@ -297,8 +298,12 @@ class FeedCoordinator:
             self._follow(ledger.job_ended())
             self._ledger = None
             finished = self._epoch.finished(ledger, self._clock())
-        for event in (finished, *skew_warnings(finished, self._closed)):
-            self._on_event(event)
+        self._on_event(finished)
+        for warning in skew_warnings(finished, self._closed):
+            # Epochs resemble each other: once is enough.
+            if warning.id not in self._warned:
+                self._warned.add(warning.id)
+                self._on_event(warning)
         return finished
 
     def _await_cause(self, error: BaseException) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from tfos_core.events import Event, FeedFinished, FeedProgress, Warned
+from tfos_core.events import FeedFinished, FeedProgress, Warned
 from tfos_core.feed.ledger import Ledger
 
 __all__ = ("Epoch", "skew_warnings")
@@ -55,7 +55,7 @@ class Epoch:
         )
 
 
-def skew_warnings(finished: FeedFinished, closed: Collection[str]) -> Iterator[Event]:
+def skew_warnings(finished: FeedFinished, closed: Collection[str]) -> Iterator[Warned]:
     """Warn when open nodes got no row, or one more than twice the rows of another."""
     rows = {node: count for node, count in finished.rows_per_node.items() if node not in closed}
     if not finished.rows or len(rows) < 2:

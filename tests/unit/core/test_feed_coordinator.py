@@ -118,6 +118,8 @@ def test_a_skew_and_an_empty_node_are_warned_about(bench: Bench) -> None:
     assert [warning.id for warning in warnings] == ["feed-skew", "feed-empty-node"]
     assert "100 on a, 10 on b" in warnings[0].message
     assert "locality.wait" in warnings[0].hint
+    bench.train(2, lambda _: [bench.fed("a", 0, 100, 2), bench.fed("b", 1, 10, 2)])
+    assert len([event for event in bench.events if isinstance(event, Warned)]) == 2, "each is told once"
 
 
 def test_an_abort_cancels_the_job_and_the_first_error_wins(bench: Bench) -> None:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from tfos_core.errors import EnvironmentCheckError
+from tfos_core.json_text import parse_json
 from tfos_core.shim.channel import MAX_LINE_BYTES, ChannelDescriptor
 
 __all__ = ("ChannelServer", "private_folder")
@@ -147,7 +148,7 @@ class ChannelServer:
             visitor.settimeout(_HELLO_TIMEOUT_S)
             line = _read_hello(visitor)
             visitor.settimeout(None)
-            message = json.loads(line)
+            message = parse_json(line)
         except OSError as exc:
             return f"a process connected and did not say who it is: {exc}"
         except ValueError:

@@ -7,7 +7,6 @@ tfos_cli.follower RUN_FOLDER` is the detached form: it reads what to start from 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import queue
 import shutil
@@ -32,6 +31,7 @@ from tfos_cli.ui.progress import PlainLines, Renderer, Silent
 from tfos_cli.ui.run_view import RunView, apply
 from tfos_core import events
 from tfos_core.errors import InterruptedRunError, TfosError
+from tfos_core.json_text import parse_json
 from tfos_core.shim.job import STOP_TIMEOUT_S
 from tfos_core.shim.record import RecordWriter
 from tfos_core.shim.redaction import Redactor
@@ -225,7 +225,7 @@ class Follower:
     def _show(self, line: str) -> None:
         """Fold a line into the view and draw it. Lines of nodes come on the same channel and are no events."""
         try:
-            data = json.loads(line)
+            data = parse_json(line)
             if isinstance(data, dict) and data.get("op") == "output":
                 self._renderer.on_node_lines(str(data["node"]), [str(entry) for entry in data["lines"]], self._view)
                 return

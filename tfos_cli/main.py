@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import importlib
+import io
 import os
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import NoReturn, TextIO
 
 import click
 from click.shell_completion import CompletionItem
@@ -22,6 +24,8 @@ from tfos_cli.ui.console import Console
 from tfos_core.errors import ConfigError, EnvironmentCheckError
 
 __all__ = ("cli", "main", "run")
+
+_STDERR = 2
 
 
 class UsageError(ConfigError):
@@ -82,6 +86,7 @@ def cli() -> None:
 
 def main() -> NoReturn:
     """The console script."""
+    _prepare_streams()
     sys.exit(run(sys.argv[1:]))
 
 
@@ -102,7 +107,7 @@ def run(argv: Sequence[str], *, console: Console | None = None, platform: str = 
             return completion.answer(cli, os.environ)
         return _invoke(list(argv), console)
     except BrokenPipeError:
-        _silence_stdout()
+        _silence(console.stdout)
         return BROKEN_PIPE
     except (KeyboardInterrupt, Exception) as error:  # noqa: BLE001 - the boundary: everything ends here
         return _report(console, error)
@@ -132,12 +137,17 @@ def _as_usage_error(error: click.ClickException) -> UsageError:
 
 def _report(console: Console, error: BaseException) -> int:
     code = exit_code_of(error)
-    if console.debug:
-        console.stderr.write("".join(traceback.format_exception(error)))
     try:
+        if console.debug:
+            console.note("".join(traceback.format_exception(error)).rstrip())
         error_view.show(console, error, code)
-    except BrokenPipeError:
-        _silence_stdout()
+    except OSError as exc:
+        # Nobody reads, or the disk behind the stream is full: the exit code still tells.
+        _silence(console.stdout)
+        if console.json and not isinstance(exc, BrokenPipeError):
+            with contextlib.suppress(OSError):
+                console.error(error_view.sentence(error), error_view.hint_of(error))
+        _silence(console.stderr)
     return code
 
 
@@ -154,12 +164,31 @@ def _refuse_windows(platform: str) -> None:
         )
 
 
-def _silence_stdout() -> None:
-    """Keep the interpreter from complaining about the closed pipe when it flushes stdout at exit."""
-    devnull = os.open(os.devnull, os.O_WRONLY)
+def _prepare_streams() -> None:
+    """Streams that take every text, also those that were closed before the start (`>&-`), where Python has None."""
+    if sys.stdin is None or sys.stdout is None or sys.stderr is None:
+        # A file opened later must not get the number of a standard stream, which children write to.
+        while (spare := os.open(os.devnull, os.O_RDWR)) <= _STDERR:
+            os.set_inheritable(spare, True)
+        os.close(spare)
+        sys.stdin = sys.stdin or open(0, encoding="utf-8")  # noqa: SIM115 - open until the end
+        sys.stdout = sys.stdout or open(1, "w", encoding="utf-8")  # noqa: SIM115
+        sys.stderr = sys.stderr or open(2, "w", encoding="utf-8")  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            # A name in another encoding, or a terminal that knows few characters, is no reason to fail.
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _silence(stream: TextIO) -> None:
+    """Keep the interpreter from complaining about a stream that takes nothing more when it flushes it at exit."""
     try:
-        os.dup2(devnull, sys.stdout.fileno())
+        stream.flush()
     except (OSError, ValueError):
-        return  # stdout is closed, or not a file: nothing will be flushed
-    finally:
-        os.close(devnull)
+        devnull = os.open(os.devnull, os.O_WRONLY)
+        try:
+            os.dup2(devnull, stream.fileno())
+        except (OSError, ValueError):
+            return  # it is closed, or not a file: nothing will be flushed
+        finally:
+            os.close(devnull)

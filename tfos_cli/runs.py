@@ -7,12 +7,14 @@ import difflib
 import os
 import re
 import secrets
+import shutil
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from tfos_cli.spec.places import below
 from tfos_core.errors import ConfigError
 from tfos_core.shim.record import EVENTS_FILE, NODES_FOLDER
 from tfos_core.shim.status import ProcessIdentity, RunState, RunStatus, read_status, write_status
@@ -103,7 +105,7 @@ class RunStore:
     def of_environment(cls, environ: Mapping[str, str]) -> RunStore:
         """The store that `TFOS_HOME` names; `~/.tfos` by default."""
         home = environ.get(HOME_VARIABLE) or "~/.tfos"
-        return cls(folder=Path(home).expanduser().absolute() / "runs")
+        return cls(folder=below(Path.cwd(), home) / "runs")
 
     def create(self, name: str, *, master: str, now: float | None = None) -> Run:
         """Make the folder of a new run, readable by its owner only, with a first status record.
@@ -113,6 +115,7 @@ class RunStore:
         """
         started = time.time() if now is None else now
         moment = datetime.fromtimestamp(started, tz=UTC).astimezone()
+        run = None
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             run = self._make_folder(f"{name}-{moment:%Y%m%d-%H%M%S}")
@@ -129,6 +132,8 @@ class RunStore:
                 ),
             )
         except OSError as exc:
+            if run is not None:
+                shutil.rmtree(run.folder, ignore_errors=True)
             raise ConfigError(
                 f"a run can not be recorded in {self.folder}: {exc.strerror or exc}",
                 f"Make that folder writable, or set {HOME_VARIABLE} to a folder that is.",

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
+import contextlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar, TypeVar
 
 from tfos_cli.exit_codes import ExitCode
 from tfos_cli.runs import Run
+from tfos_core import events
 from tfos_core.errors import AuthenticationError, ConfigError, ReservationError, ReservationTimeoutError, TfosError
+from tfos_core.json_text import parse_json
 from tfos_core.reservation import Client, Right
+from tfos_core.reservation.handshake import SECRET_BYTES
 from tfos_core.shim.streaming import SECRET_FILE
 from tfos_core.streaming.streams import NOT_A_STREAM, STREAM_ENDED
 
 __all__ = ("Stopped", "StreamRefusedError", "StreamUnreachableError", "Target", "ask", "fed_by", "read_secret", "target_of_run")
 
+E = TypeVar("E", bound=events.Event)
+
 #: A driver that does not listen is asked again for so long, in seconds.
 _CONNECT_S = 10.0
+_MOST_SECRET_BYTES = 4096
 
 
 class StreamRefusedError(TfosError):
@@ -60,7 +65,7 @@ def target_of_run(run: Run) -> Target:
     """
     if not _is_streaming(run):
         raise ConfigError(f"run {run.id} is not a streaming job", f"'tfos cancel {run.id}' stops it.")
-    address = next((event for event in reversed(list(_events(run))) if event.get("event") == "reservation_server"), None)
+    address = _last(run, events.ReservationServerStarted)
     try:
         secret = read_secret(run.folder / SECRET_FILE)
     except ConfigError:
@@ -70,13 +75,13 @@ def target_of_run(run: Run) -> Target:
             f"the stream of run {run.id} is not being fed: the cluster is not ready, or down again",
             f"'tfos status {run.id}' shows how far it is.",
         )
-    return Target(name=f"run {run.id}", host=str(address["host"]), port=int(address["port"]), secret=secret)
+    return Target(name=f"run {run.id}", host=str(address.host), port=int(address.port), secret=secret)
 
 
 def fed_by(run: Run) -> Stopped | None:
     """What the stream of a run had fed when it ended; None while it goes on."""
-    found = next((event for event in _events(run) if event.get("event") == "stream_finished"), None)
-    return None if found is None else Stopped(batches=int(found["batches"]), rows=int(found["rows"]))
+    found = _last(run, events.StreamFinished)
+    return None if found is None else Stopped(batches=int(found.batches), rows=int(found.rows))
 
 
 def read_secret(path: Path) -> bytes:
@@ -86,11 +91,15 @@ def read_secret(path: Path) -> bytes:
         ConfigError: there is none.
     """
     try:
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            data = file.read(_MOST_SECRET_BYTES + 1)
     except OSError as exc:
         raise ConfigError(
             f"the secret can not be read from {path}: {exc.strerror or exc}", "Name the file with --secret-file."
         ) from exc
+    if not SECRET_BYTES <= len(data) <= _MOST_SECRET_BYTES:
+        size = f"more than {_MOST_SECRET_BYTES}" if len(data) > _MOST_SECRET_BYTES else str(len(data))
+        raise ConfigError(f"{path} holds {size} bytes, which is no secret of a cluster", "Name the file with --secret-file.")
     try:
         return bytes.fromhex(data.decode("ascii").strip())
     except ValueError:
@@ -138,21 +147,21 @@ def ask(target: Target, *, timeout: float) -> Stopped:
 
 def _is_streaming(run: Run) -> bool:
     try:
-        plan = json.loads(run.plan_path.read_text(encoding="utf-8"))
+        plan = parse_json(run.plan_path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as exc:
         raise ConfigError(f"the plan of run {run.id} can not be read: {exc}", f"Look into {run.folder}.") from exc
     return isinstance(plan, dict) and plan.get("stream") is not None
 
 
-def _events(run: Run) -> Iterator[dict[str, Any]]:
+def _last(run: Run, kind: type[E]) -> E | None:
+    """The last event of a kind."""
     try:
-        lines = run.events_path.read_text(encoding="utf-8").splitlines()
+        text = run.events_path.read_text(encoding="utf-8", errors="replace")
     except OSError:
-        return
-    for line in lines:
-        try:
-            event = json.loads(line)
-        except ValueError:
-            continue  # half a line, of this moment
-        if isinstance(event, dict):
-            yield event
+        return None
+    for line in reversed(text.splitlines()):
+        with contextlib.suppress(ValueError):  # half a line, of this moment
+            found = events.parse_line(line)
+            if found is not None and isinstance(found[1], kind):
+                return found[1]
+    return None

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from tfos_core.errors import ConfigError
+from tfos_core.json_text import parse_json
 from tfos_core.storage.local import LocalStorage
 from tfos_core.storage.registry import storage_of
 from tfos_core.storage.transfer import fetch, publish
@@ -86,7 +87,7 @@ class Checkpoints:
             # Values of variables that are made later are read then, so the copy stays as long as this object.
             copy = self._fetched.enter_context(tempfile.TemporaryDirectory(prefix="tfos-checkpoint-"))
             path = fetch(path, Path(copy) / found[-1])
-        progress = json.loads((Path(path) / _PROGRESS).read_text(encoding="utf-8"))
+        progress = parse_json((Path(path) / _PROGRESS).read_text(encoding="utf-8"))
         status = tf.train.Checkpoint(**self._objects).read(posixpath.join(path, _STATE))
         status.assert_existing_objects_matched()
         status.expect_partial()

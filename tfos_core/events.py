@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, ClassVar
 
+from tfos_core.json_text import parse_json
+
 __all__ = (
     "EVENT_TYPES",
     "ClusterReady",
@@ -333,10 +335,10 @@ def parse_line(line: str) -> tuple[float, Event] | None:
     Raises:
         ValueError: the line is not JSON, or a known event lacks a field.
     """
-    data = json.loads(line)
+    data = parse_json(line)
     if not isinstance(data, dict):
         raise ValueError(f"an event is a JSON object, not {type(data).__name__}")
-    cls = EVENT_TYPES.get(data.get("event", ""))
+    cls = EVENT_TYPES.get(str(data.get("event")))
     if cls is None:
         return None
     known = {f.name for f in fields(cls)}

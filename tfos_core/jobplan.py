@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
+from tfos_core.json_text import parse_json
 from tfos_core.tensorboard.options import TensorBoardOptions
 
 __all__ = ("DataPlan", "FunctionRef", "InferPlan", "JobPlan", "ProbePlan", "StreamPlan")
@@ -138,7 +139,7 @@ class JobPlan:
         Raises:
             ValueError: not a plan of this version.
         """
-        data = json.loads(text)
+        data = parse_json(text)
         if data.pop("v", None) != VERSION:
             raise ValueError(f"the job plan is not of version {VERSION}: use the same tfos on both sides")
         data["entrypoint"] = FunctionRef(**data["entrypoint"]) if data["entrypoint"] else None

@@ -17,6 +17,7 @@ from tfos_cli.bundle.scrub import Scrubber, secret_values
 from tfos_cli.bundle.versions import describe_versions
 from tfos_cli.runs import Run
 from tfos_core.errors import ConfigError
+from tfos_core.json_text import parse_json
 from tfos_core.shim.status import STATUS_FILE
 
 __all__ = ("ENV_CHECK_FILE", "Report", "collect", "write_archive")
@@ -138,7 +139,7 @@ def _events(path: Path, scrubber: Scrubber) -> bytes | None:
     lines = []
     for line in data.decode("utf-8", "replace").splitlines():
         try:
-            lines.append(json.dumps(scrubber.value(json.loads(line)), separators=(",", ":")))
+            lines.append(json.dumps(scrubber.value(parse_json(line)), separators=(",", ":")))
         except ValueError:
             lines.append(scrubber.text(line))
     return "".join(f"{line}\n" for line in lines).encode()
@@ -158,7 +159,7 @@ def _tail(path: Path, most: int) -> bytes | None:
 
 def _json(path: Path) -> Any:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return parse_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
 
@@ -166,7 +167,7 @@ def _json(path: Path) -> Any:
 def _spec(path: Path) -> Mapping[str, Any]:
     try:
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError):
+    except (OSError, ValueError, RecursionError, yaml.YAMLError):
         return {}
     return document if isinstance(document, dict) else {}
 

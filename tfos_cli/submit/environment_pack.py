@@ -96,7 +96,7 @@ class PackCache:
     def of_environment(cls, environ: Mapping[str, str]) -> PackCache:
         """`$TFOS_HOME/cache/environments`."""
         home = environ.get("TFOS_HOME") or "~/.tfos"
-        return cls(folder=Path(home).expanduser().absolute() / "cache" / "environments")
+        return cls(folder=below(Path.cwd(), home) / "cache" / "environments")
 
     def venv(self, prefix: Path, level: int, tell: Tell = lambda _: None) -> Path:
         """The archive of a virtual environment, packed when it has changed since.

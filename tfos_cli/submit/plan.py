@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfos_cli.spec.masters import MasterKind
+from tfos_cli.spec.places import below
 from tfos_cli.submit.properties import cluster_kind, is_on_this_machine
 from tfos_cli.submit.references import Reference, references_of
 from tfos_core.errors import ConfigError
@@ -81,7 +82,7 @@ def locate_data(resolved: ResolvedSpec, path: str) -> str:
     """
     if _URL.match(path) or path.startswith("/"):
         return path
-    local = str(resolved.folder / Path(path).expanduser())
+    local = str(below(resolved.folder, path))
     on_default_filesystem = cluster_kind(resolved.spec) in (MasterKind.YARN, MasterKind.KUBERNETES)
     return f"file://{local}" if on_default_filesystem else local
 

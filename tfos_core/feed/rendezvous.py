@@ -20,6 +20,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from tfos_core.errors import FeedError
+from tfos_core.json_text import parse_json
 
 __all__ = ("Descriptor", "create_folder", "executor_folder", "listen", "process_start_time", "remove_folder", "sweep")
 
@@ -56,7 +57,7 @@ class Descriptor:
         """
         try:
             _check_private(folder)
-            data = json.loads((folder / DESCRIPTOR).read_text(encoding="utf-8"))
+            data = parse_json((folder / DESCRIPTOR).read_text(encoding="utf-8"))
             return cls(**{field.name: data[field.name] for field in fields(cls)})
         except FileNotFoundError as exc:
             raise FeedError(

@@ -16,6 +16,7 @@ from enum import IntEnum
 from typing import Any
 
 from tfos_core.errors import FeedError
+from tfos_core.json_text import parse_json
 
 __all__ = (
     "HEADER_BYTES",
@@ -123,7 +124,7 @@ def unpack_json(data: bytes | bytearray) -> dict[str, Any]:
         FeedError: not a JSON object.
     """
     try:
-        message = json.loads(bytes(data))
+        message = parse_json(bytes(data))
     except ValueError as exc:
         raise FeedError(f"a feed frame does not hold JSON: {exc}") from exc
     if not isinstance(message, dict):

@@ -48,6 +48,8 @@ def open_channel(
                 ) from exc
             time.sleep(wait)
             pause = min(2 * pause, _LONGEST_PAUSE_S)
+        except UnicodeError as exc:
+            raise ChannelClosedError(f"{address[0]!r} is no name of a host", "Give a host name or an address.") from exc
         except AuthenticationError as exc:
             raise AuthenticationError(f"the reservation server at {where} was not accepted: {exc}", exc.hint) from exc
         except ProtocolError as exc:

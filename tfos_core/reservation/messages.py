@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from tfos_core.errors import ProtocolError, ReservationError
+from tfos_core.json_text import parse_json
 
 __all__ = ("MESSAGE_LIMIT_BYTES", "RESERVED", "Message", "Op", "check_user_message", "decode_message", "encode_message")
 
@@ -63,8 +64,8 @@ def decode_message(body: bytes) -> Message:
         ProtocolError: the text is not a JSON object with an `op`.
     """
     try:
-        message = json.loads(str(body, "utf-8"))
-    except (ValueError, RecursionError) as exc:
+        message = parse_json(str(body, "utf-8"))
+    except ValueError as exc:
         raise ProtocolError(f"it sent a frame that is not JSON ({type(exc).__name__})") from exc
     if not isinstance(message, dict) or not isinstance(message.get("op"), str):
         raise ProtocolError("it sent a frame that is not a JSON object with an 'op'")

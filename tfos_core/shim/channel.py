@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from tfos_core.errors import ChannelClosedError
+from tfos_core.json_text import parse_json
 
 __all__ = ("MAX_LINE_BYTES", "ChannelDescriptor", "FollowerChannel")
 
@@ -41,7 +42,7 @@ class ChannelDescriptor:
     @classmethod
     def read(cls, path: Path) -> ChannelDescriptor:
         """Read the file that the follower wrote; raises OSError or ValueError."""
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = parse_json(path.read_text(encoding="utf-8"))
         return cls(socket=str(data["socket"]), token=str(data["token"]))
 
     def to_json(self) -> str:
@@ -130,7 +131,7 @@ class FollowerChannel:
 
     def _handle(self, line: bytes) -> None:
         try:
-            message = json.loads(line)
+            message = parse_json(line)
         except ValueError:
             logger.warning("the follower sent a line that is not JSON")
             return

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tfos_core import processes
+from tfos_core.json_text import parse_json
 
 __all__ = ("STATUS_FILE", "ProcessIdentity", "RunState", "RunStatus", "read_status", "write_status")
 
@@ -136,7 +137,7 @@ def read_status(folder: Path) -> RunStatus:
         OSError: there is none, or it can not be read.
         ValueError: it is not a status record.
     """
-    data = json.loads((folder / STATUS_FILE).read_text(encoding="utf-8"))
+    data = parse_json((folder / STATUS_FILE).read_text(encoding="utf-8"))
     if not isinstance(data, dict):
         raise ValueError(f"a status record is a JSON object, not {type(data).__name__}")
     return RunStatus.from_dict(data)

@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from tfos_core.errors import ConfigError
+from tfos_core.json_text import parse_json
 from tfos_core.storage import Storage, storage_of
 from tfos_core.tfrecords.fields import RecordType
 
@@ -59,7 +60,7 @@ class Sidecar:
             ConfigError: it is not one that we can read.
         """
         try:
-            document = json.loads(text)
+            document = parse_json(text)
             if document["version"] != _VERSION:
                 raise ConfigError(
                     f"{path} has version {document['version']!r}",

@@ -56,7 +56,7 @@ _OPTIONS = {"csv": {"header": "true"}}
 
 def _await_count(observation: Any) -> int:
     found: list[int] = []
-    waiting = threading.Thread(target=lambda: found.append(int(observation.get["rows"])), name="tfos-count", daemon=True)
+    waiting = threading.Thread(target=lambda: found.append(int(observation.get.get("rows", 0))), name="tfos-count", daemon=True)
     waiting.start()
     waiting.join(_COUNT_TIMEOUT_S)
     if not found:

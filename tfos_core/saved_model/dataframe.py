@@ -83,7 +83,7 @@ class PreparedInference:
         fields = [own[name] for name in self.binding.keep]
         fields += [StructField(one.column, from_arrow_type(one.type)) for one in self.binding.outputs]
         if on_bad_row is OnBadRow.KEEP:
-            row = StructType([own[name] for name in needed])
+            row = StructType([StructField(name, own[name].dataType) for name in needed])
             fields.append(StructField(BAD_COLUMN, StructType([StructField("reason", StringType()), StructField("row", row)])))
         return StructType(fields)
 

@@ -37,7 +37,9 @@ class HadoopPath:
             raise ConfigError(f"{path!r} can not be reached: {reason_of(exc)}", hint) from exc
 
     def __str__(self) -> str:
-        return str(self._path.toString())
+        # Hadoop prints one slash, which few others take for a scheme.
+        text = str(self._path.toString())
+        return f"file://{text.removeprefix('file:')}" if text.startswith("file:/") and not text.startswith("file://") else text
 
     @property
     def name(self) -> str:

@@ -88,7 +88,8 @@ def output_schema(binding: Binding, columns: Mapping[str, Any], on_bad_row: OnBa
     fields = [columns[name] for name in binding.keep]
     fields += [pa.field(one.column, one.type) for one in binding.outputs]
     if on_bad_row is OnBadRow.KEEP:
-        row = pa.struct(list(columns.values()))
+        # Null where the row is good, whatever the columns' own fields say.
+        row = pa.struct([pa.field(field.name, field.type) for field in columns.values()])
         fields.append(pa.field(BAD_COLUMN, pa.struct([pa.field("reason", pa.string()), pa.field("row", row)])))
     return pa.schema(fields)
 
@@ -139,15 +140,16 @@ class _Run:
             raise RowRejectedError(message, None if self._task.on_bad_row is OnBadRow.RAISE else _HINT)
         self._results += sum(len(call.rows) for call in calls)
         self._bad += len(rejected)
-        columns = [batch.column(name) for name in self._task.binding.keep]
+        schema = self._task.schema
+        columns = [_as(batch.column(name), schema.field(name).type) for name in self._task.binding.keep]
         if not rejected:
-            bad = [pa.nulls(batch.num_rows, self._task.schema.field(BAD_COLUMN).type)] if self._keeps_bad else []
-            return pa.RecordBatch.from_arrays([*columns, *outputs, *bad], schema=self._task.schema)
+            bad = [pa.nulls(batch.num_rows, schema.field(BAD_COLUMN).type)] if self._keeps_bad else []
+            return pa.RecordBatch.from_arrays([*columns, *outputs, *bad], schema=schema)
         places = np.full(batch.num_rows, -1)
         places[np.concatenate([call.rows for call in calls]) if calls else []] = np.arange(batch.num_rows - len(rejected))
         indices = pa.array(places, mask=places < 0)
         outputs = [output.take(indices) for output in outputs]
-        return pa.RecordBatch.from_arrays([*columns, *outputs, self._bad_column(batch, rejected)], schema=self._task.schema)
+        return pa.RecordBatch.from_arrays([*columns, *outputs, self._bad_column(batch, rejected)], schema=schema)
 
     def _columns(self, calls: list[_Call], rejected: Rejected) -> tuple[list[_Call], list[Any]]:
         """The calls without rows whose results do not fit their columns, and the columns."""
@@ -200,7 +202,7 @@ class _Run:
         indices = pa.array(places, mask=places < 0)
         reasons = pa.array([rejected.get(row) for row in range(batch.num_rows)], pa.string())
         row_kind = kind.field("row").type
-        columns = [batch.column(field.name).take(indices) for field in row_kind]
+        columns = [_as(batch.column(field.name), field.type).take(indices) for field in row_kind]
         is_good = pa.array(places < 0)
         rows = pa.StructArray.from_arrays(columns, fields=list(row_kind), mask=is_good)
         return pa.StructArray.from_arrays([reasons, rows], fields=list(kind), mask=is_good)
@@ -224,6 +226,11 @@ def _checked(outputs: Sequence[OutputBinding], calls: list[_Call], rejected: Rej
                 call.rows = call.rows[good]
                 call.results = {name: values[good] for name, values in call.results.items()}
     return [call for call in calls if len(call.rows)]
+
+
+def _as(column: Any, kind: Any) -> Any:
+    """A column in the type that was promised; a timestamp's time zone is Spark's setting on the way in, and UTC on the way out."""
+    return column if column.type == kind else column.cast(kind)
 
 
 def _preview(batch: Any, row: int) -> str:

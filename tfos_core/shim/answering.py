@@ -25,6 +25,9 @@ from tfos_core.shim.work import Work
 __all__ = ("answer",)
 
 logger = logging.getLogger(__name__)
+#: Longest wait for tasks that were killed.
+_TASKS_END_S = 10.0
+_LOOK_EVERY_S = 0.05
 
 
 def answer(work: Work, infer: InferPlan, args: Any) -> None:
@@ -53,6 +56,9 @@ def answer(work: Work, infer: InferPlan, args: Any) -> None:
             _with_model(work, infer, data, output, bad_rows)
         else:
             _with_program(work, infer, data, output, function, args)
+    except BaseException:
+        _await_tasks(sc)
+        raise
     finally:
         for folder in (output, bad_rows):
             if folder is not None:
@@ -176,6 +182,17 @@ def _cancel_jobs(sc: Any) -> None:
         sc.cancelAllJobs()
     except Exception:
         logger.warning("the jobs could not be cancelled", exc_info=True)
+
+
+def _await_tasks(sc: Any) -> None:
+    """Tasks of a failed job end a moment after it, and one that still writes would make the folder anew that is removed."""
+    deadline = time.monotonic() + _TASKS_END_S
+    try:
+        tracker = sc._jsc.sc().statusTracker()
+        while time.monotonic() < deadline and any(info.numRunningTasks() for info in tracker.getExecutorInfos()):
+            time.sleep(_LOOK_EVERY_S)
+    except Exception:
+        logger.debug("the driver's JVM does not say whether tasks run", exc_info=True)
 
 
 class _PartitionsOf:

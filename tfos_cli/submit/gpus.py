@@ -10,7 +10,7 @@ from tfos_cli.spec.masters import MasterKind
 if TYPE_CHECKING:
     from tfos_cli.spec.model import JobSpec
 
-__all__ = ("AMOUNT", "SCRIPT", "SCRIPT_NAME", "gpu_properties", "shipped_script", "spark_gives_gpus")
+__all__ = ("AMOUNT", "SCRIPT", "SCRIPT_NAME", "gpu_properties", "shared_gpu_properties", "shipped_script", "spark_gives_gpus")
 
 AMOUNT = "spark.executor.resource.gpu.amount"
 SCRIPT = "spark.executor.resource.gpu.discoveryScript"
@@ -45,6 +45,14 @@ def gpu_properties(spec: JobSpec, kind: MasterKind) -> dict[str, str]:
         case _:
             pass  # Standalone's Workers know their GPUs, and tell their executors
     return properties
+
+
+def shared_gpu_properties(spec: JobSpec, kind: MasterKind, *, cores: int) -> dict[str, str]:
+    """What every task of an inference asks for: its part of the executor's GPUs, so that it is told which they are."""
+    if not spark_gives_gpus(spec, kind):
+        return {}
+    amount = spec.gpus.per_node / cores
+    return {"spark.task.resource.gpu.amount": str(int(amount)) if amount >= 1 else f"{amount:.6g}"}
 
 
 def shipped_script(spec: JobSpec, kind: MasterKind, run_folder: Path) -> Path | None:

@@ -13,6 +13,7 @@ import pytest
 from tfos_cli.spec.loader import load_spec
 from tfos_cli.spec.rules import check
 from tfos_cli.submit.plan import build_plan
+from tfos_cli.submit.properties import Location, spark_properties
 from tfos_cli.ui.board import draw
 from tfos_cli.ui.outcome import summary
 from tfos_cli.ui.run_view import Phase, RunView, apply
@@ -177,3 +178,14 @@ def test_the_result_says_how_many_rows_went_in_and_out() -> None:
     assert "  rows       5000 in, 4998 out" in lines
     assert "  output     /out" in lines
     assert "  bad rows   2 in /bad" in lines
+
+
+@pytest.mark.parametrize(
+    ("gpus", "cores", "amount"), [("1", 1, "1"), ("1", 4, "0.25"), ("3", 2, "1"), ("1", 3, "0.333333"), ("0", 1, None)]
+)
+def test_tasks_with_a_model_ask_for_their_part_of_the_gpus(gpus: str, cores: int, amount: str | None, spec: Path) -> None:
+    spec.write_text(MODEL)
+    sets = [f"gpus={gpus}", f"spark.executor_cores={cores}"]
+    resolved = load_spec(spec, sets, verb="infer", master="spark://h:7077")
+    location = Location(run_folder=spec.parent, plan=spec, python="python3", py_files=())
+    assert spark_properties(resolved, location).get("spark.task.resource.gpu.amount") == amount

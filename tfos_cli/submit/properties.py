@@ -15,7 +15,7 @@ from urllib.parse import quote
 from tfos_cli.spec.masters import MasterKind, local_cluster, master_kind
 from tfos_cli.spec.places import below
 from tfos_cli.spec.values import memory_bytes
-from tfos_cli.submit.gpus import gpu_properties, shipped_script
+from tfos_cli.submit.gpus import gpu_properties, shared_gpu_properties, shipped_script
 from tfos_cli.submit.one_per_executor import task_properties
 from tfos_core.errors import ConfigError
 
@@ -180,7 +180,10 @@ def spark_properties(resolved: ResolvedSpec, location: Location) -> dict[str, st
     ours = dict(ENGINE_PROPERTIES)
     ours |= _resources(resolved, kind)
     ours |= gpu_properties(spec, kind)
-    ours |= task_properties(spec, kind, cores=_cores(spec), version=location.spark_version)
+    if resolved.model_inference is not None:
+        ours |= shared_gpu_properties(spec, kind, cores=_cores(spec))
+    else:
+        ours |= task_properties(spec, kind, cores=_cores(spec), version=location.spark_version)
     ours |= _placement(spec, kind, location)
     ours |= _environment(spec, kind, location)
     ours |= _files(resolved, location)

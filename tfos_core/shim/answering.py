@@ -202,7 +202,11 @@ class _PartitionsOf:
         self._tracker = sc.statusTracker()
 
     def __call__(self, stage: int) -> int:
-        info = self._tracker.getStageInfo(stage)
+        try:
+            info = self._tracker.getStageInfo(stage)
+        except Exception:
+            logger.debug("the driver's JVM does not say how many tasks there are", exc_info=True)
+            return 0
         return 0 if info is None else int(info.numTasks)
 
 

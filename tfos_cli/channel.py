@@ -21,6 +21,7 @@ from typing import Any, Self
 
 from tfos_core.errors import EnvironmentCheckError
 from tfos_core.json_text import parse_json
+from tfos_core.private_files import bind_private, write_private
 from tfos_core.shim.channel import MAX_LINE_BYTES, ChannelDescriptor
 
 __all__ = ("ChannelServer", "private_folder")
@@ -72,9 +73,7 @@ class ChannelServer:
     def __enter__(self) -> Self:
         self._listener, self._path = _listen(self._environ)
         descriptor = ChannelDescriptor(socket=str(self._path), token=self._token)
-        handle = os.open(self._descriptor_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(descriptor.to_json())
+        write_private(self._descriptor_path, descriptor.to_json())
         self._spawn(self._accept, self._listener)
         return self
 
@@ -191,7 +190,7 @@ def _listen(environ: Mapping[str, str]) -> tuple[socket.socket, Path]:
     for attempt in range(_BIND_ATTEMPTS):
         path = private_folder(environ) / f"c-{secrets.token_hex(6)}.sock"
         try:
-            listener.bind(str(path))
+            bind_private(listener, path)
             listener.listen(8)
         except FileNotFoundError:
             if attempt == _BIND_ATTEMPTS - 1:

@@ -12,7 +12,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfos_cli.follower import Follower
@@ -25,6 +24,7 @@ from tfos_cli.submit.resolved_text import resolved_yaml
 from tfos_cli.ui.progress import Renderer
 from tfos_core.errors import ConfigError
 from tfos_core.exit_codes import ExitCode
+from tfos_core.private_files import write_private
 from tfos_core.shim.record import RecordWriter
 from tfos_core.shim.redaction import Redactor
 from tfos_core.shim.scratch import SCRATCH_NAMES
@@ -87,8 +87,8 @@ def submit(
             detached=detached,
             tell=functools.partial(tell, run),
         )
-        _write_private(run.spec_path, resolved_yaml(resolved))
-        _write_private(run.command_path, json.dumps(prepared.command.to_dict(), indent=1) + "\n")
+        write_private(run.spec_path, resolved_yaml(resolved))
+        write_private(run.command_path, json.dumps(prepared.command.to_dict(), indent=1) + "\n")
     except BaseException:
         # nothing was submitted, so there is nothing to remember
         shutil.rmtree(run.folder, ignore_errors=True)
@@ -195,9 +195,3 @@ def start_timeout_s(resolved: ResolvedSpec) -> float:
 
 def _master_shown(resolved: ResolvedSpec) -> str:
     return resolved.spec.spark.master or f"this machine ({resolved.spec.num_executors} executors)"
-
-
-def _write_private(path: Path, text: str) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(text)

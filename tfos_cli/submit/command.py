@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -23,6 +22,7 @@ from tfos_cli.submit.properties import (
     spark_properties,
 )
 from tfos_cli.submit.shipping import shipment_of
+from tfos_core.private_files import write_private
 
 if TYPE_CHECKING:
     from tfos_cli.spec.loader import ResolvedSpec
@@ -146,9 +146,7 @@ def write_secret_properties(command: SparkSubmitCommand, *, spark_home: Path, en
     defaults = folder / "spark-defaults.conf"
     text = defaults.read_text(encoding="utf-8").rstrip("\n") + "\n" if defaults.is_file() else ""
     text += "".join(f"{key}={_escaped(value)}\n" for key, value in sorted(command.secret_properties.items()))
-    descriptor = os.open(command.properties_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-        stream.write(text)
+    write_private(command.properties_file, text)
 
 
 def _options(spec: JobSpec) -> Mapping[str, str]:

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from tfos_core.errors import FeedError
 from tfos_core.json_text import parse_json
+from tfos_core.private_files import bind_private, write_private
 
 __all__ = ("Descriptor", "create_folder", "executor_folder", "listen", "process_start_time", "remove_folder", "sweep")
 
@@ -44,9 +45,7 @@ class Descriptor:
 
     def write(self, folder: Path) -> None:
         """Put the descriptor into its folder, whole or not at all."""
-        temporary = folder / f".{DESCRIPTOR}.{os.getpid()}"
-        temporary.write_text(json.dumps(asdict(self)), encoding="utf-8")
-        temporary.replace(folder / DESCRIPTOR)
+        write_private(folder / DESCRIPTOR, json.dumps(asdict(self)))
 
     @classmethod
     def read(cls, folder: Path) -> Descriptor:
@@ -119,7 +118,7 @@ def listen(folder: Path) -> socket.socket:
     path = folder / "node.sock"
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        listener.bind(str(path))
+        bind_private(listener, path)
         listener.listen(BACKLOG)
     except OSError as exc:
         listener.close()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import selectors
 import socket
 import struct
 import threading
@@ -24,6 +25,8 @@ _ANSWER = struct.Struct(f">{_NONCE}sd")
 #: A host that does not answer at all costs this, in seconds; those that refuse answer at once.
 TIMEOUT_S = 5.0
 _AT_ONCE = 16
+#: As many may be connected to a listener at a time; whoever comes then takes the place of the one that has waited longest.
+_MOST_VISITORS = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,28 +45,34 @@ class Reached:
 class Listener:
     """Answers whoever connects, in a thread of its own, until it is closed; a context manager.
 
+    Anybody can connect, so nobody is waited for: one thread serves all, and a visitor that says nothing is sent away in time.
+
     Args:
         listening: a socket that listens already; by default one on any free port of every interface.
     """
 
     def __init__(self, listening: socket.socket | None = None) -> None:
         self._socket = listening or _everywhere()
-        self._socket.setblocking(True)
-        self._closed = False
+        self._socket.setblocking(False)
+        self._wake_in, self._wake_out = socket.socketpair()
+        #: What each visitor has said, and when it came; in that order.
+        self._visitors: dict[socket.socket, tuple[bytes, float]] = {}
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._socket, selectors.EVENT_READ)
+        self._selector.register(self._wake_in, selectors.EVENT_READ)
+        self._port = int(self._socket.getsockname()[1])
         self._thread = threading.Thread(target=self._serve, name="tfos-probe", daemon=True)
         self._thread.start()
 
     @property
     def port(self) -> int:
         """The port that it listens on."""
-        return int(self._socket.getsockname()[1])
+        return self._port
 
     def close(self) -> None:
         """Stop answering; may be called twice."""
-        self._closed = True
         with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
-        self._socket.close()
+            self._wake_out.send(b"\0")
         self._thread.join(TIMEOUT_S)
 
     def __enter__(self) -> Self:
@@ -73,13 +82,72 @@ class Listener:
         self.close()
 
     def _serve(self) -> None:
-        with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="tfos-probe") as pool:
-            while not self._closed:
-                try:
-                    connection, _ = self._socket.accept()
-                except OSError:
-                    return
-                pool.submit(_answer, connection)
+        try:
+            while True:
+                for key, _ in self._selector.select(self._time_left()):
+                    if key.fileobj is self._wake_in:
+                        return
+                    if key.fileobj is self._socket:
+                        self._accept()
+                    elif key.fileobj in self._visitors:
+                        self._hear(key.fileobj)
+                self._send_away_late_ones()
+        finally:
+            for visitor in list(self._visitors):
+                self._send_away(visitor)
+            self._selector.close()
+            for sock in (self._socket, self._wake_in, self._wake_out):
+                sock.close()
+
+    def _time_left(self) -> float | None:
+        came = next((came for _, came in self._visitors.values()), None)
+        return None if came is None else max(0.0, came + TIMEOUT_S - time.monotonic())
+
+    def _accept(self) -> None:
+        try:
+            visitor, _ = self._socket.accept()
+        except BlockingIOError:
+            return
+        except OSError:
+            # Out of file descriptors: those that wait longest give theirs back.
+            self._send_away_first()
+            return
+        visitor.setblocking(False)
+        if len(self._visitors) >= _MOST_VISITORS:
+            self._send_away_first()
+        self._visitors[visitor] = b"", time.monotonic()
+        self._selector.register(visitor, selectors.EVENT_READ)
+
+    def _hear(self, visitor: socket.socket) -> None:
+        said, came = self._visitors[visitor]
+        try:
+            more = visitor.recv(_NONCE - len(said))
+            said += more
+            if more and len(said) < _NONCE:
+                self._visitors[visitor] = said, came
+                return
+            if len(said) == _NONCE:
+                visitor.send(_ANSWER.pack(said, time.time()))
+        except BlockingIOError:
+            return
+        except OSError:
+            pass  # it is gone
+        self._send_away(visitor)
+
+    def _send_away(self, visitor: socket.socket) -> None:
+        del self._visitors[visitor]
+        self._selector.unregister(visitor)
+        visitor.close()
+
+    def _send_away_first(self) -> None:
+        first = next(iter(self._visitors), None)
+        if first is not None:
+            self._send_away(first)
+
+    def _send_away_late_ones(self) -> None:
+        now = time.monotonic()
+        for visitor in [visitor for visitor, (_, came) in self._visitors.items() if now - came >= TIMEOUT_S]:
+            self._send_away(visitor)
 
 
 def reach(host: str, port: int, *, timeout: float = TIMEOUT_S) -> Reached:
@@ -121,14 +189,6 @@ def _everywhere() -> socket.socket:
         listening.close()
         raise
     return listening
-
-
-def _answer(connection: socket.socket) -> None:
-    with contextlib.suppress(OSError), connection:
-        connection.settimeout(TIMEOUT_S)
-        nonce = _receive(connection, _NONCE)
-        if len(nonce) == _NONCE:
-            connection.sendall(_ANSWER.pack(nonce, time.time()))
 
 
 def _receive(connection: socket.socket, size: int) -> bytes:

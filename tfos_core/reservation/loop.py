@@ -163,9 +163,9 @@ class ServerLoop:
                 logger.warning("can not accept connections for the moment: %s", exc)
                 self._accept_after = time.monotonic() + _PAUSE_AFTER_FAILED_ACCEPT_S
                 return
-            self._admit(sock, f"{address[0]}:{address[1]}")
+            self._admit(sock, str(address[0]), f"{address[0]}:{address[1]}")
 
-    def _admit(self, sock: socket.socket, peer: str) -> None:
+    def _admit(self, sock: socket.socket, host: str, peer: str) -> None:
         try:
             tune(sock)
         except OSError:  # it is gone already
@@ -174,7 +174,7 @@ class ServerLoop:
         channel = Channel(ServerHandshake(self._secret))
         connection = Connection(sock, peer, channel, backlog_limit_bytes=self._limits.backlog_bytes)
         self._connections.add(connection)
-        self._admission.add(connection, time.monotonic())
+        self._admission.add(connection, time.monotonic(), host)
         self._selector.register(sock, selectors.EVENT_READ, connection)
         connection.push_reply()
         self._flush(connection)

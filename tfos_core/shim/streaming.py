@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 from tfos_core.errors import ConfigError, TfosError
 from tfos_core.jobplan import StreamPlan
+from tfos_core.private_files import write_private
 from tfos_core.shim import training, usercode
 from tfos_core.shim.data import SCHEMA_OPTION
 from tfos_core.shim.work import Work
@@ -106,9 +106,7 @@ def _stoppable(run_folder: Path, cluster: Any) -> Iterator[None]:
     """While open, the cluster's secret is in the record of the run."""
     path = run_folder / SECRET_FILE
     _, _, secret = cluster.control
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="ascii") as file:
-        file.write(secret.hex() + "\n")
+    write_private(path, secret.hex() + "\n")
     try:
         yield
     finally:

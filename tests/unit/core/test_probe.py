@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -87,6 +88,17 @@ def test_a_closed_listener_answers_no_more_and_a_stranger_does_not_stop_an_open_
     listener.close()
     listener.close()
     assert reach("127.0.0.1", port).error == "Connection refused"
+
+
+def test_strangers_who_say_nothing_keep_nobody_from_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tfos_core.probe.reach._MOST_VISITORS", 20)
+    with Listener() as listener, contextlib.ExitStack() as strangers:
+        for number in range(100):
+            stranger = strangers.enter_context(socket.create_connection(("127.0.0.1", listener.port)))
+            stranger.sendall(b"?" * (number % 16))
+        assert reach("127.0.0.1", listener.port).error == ""
+        listener.close()
+        assert not [thread for thread in threading.enumerate() if thread.name == "tfos-probe"]
 
 
 def test_modules_are_imported_elsewhere_and_each_says_what_happened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -138,12 +138,30 @@ def test_strangers_are_overdue_after_their_time() -> None:
     assert strangers.overdue(7) == ["b"]
 
 
+def test_a_host_with_more_than_half_of_the_places_makes_room_first_and_soon() -> None:
+    strangers: Admission[str] = Admission(limit=4, time_limit_s=5, grace_s=1)
+    strangers.add("node", 0, "honest")
+    for name in ("a", "b", "c"):
+        strangers.add(name, 0.5, "crowd")
+    assert strangers.replaceable(0.5) is None
+    assert strangers.next_change(0.5) == pytest.approx(0.05)
+    assert strangers.replaceable(0.56) == "a"
+    strangers.discard("a")
+    assert strangers.has_room()
+    strangers.add("other", 0.6, "honest")
+    assert strangers.replaceable(0.9) is None  # nobody has more than half: in the order of time, after the whole grace
+    assert strangers.replaceable(1) == "node"
+    for name in ("node", "b", "c", "other", "other"):
+        strangers.discard(name)
+    assert strangers.next_change(9) is None
+
+
 def test_the_longest_waiting_stranger_makes_room_once_it_had_its_grace() -> None:
     strangers = admission()
-    strangers.add("a", 0)
+    strangers.add("a", 0, "one host")
     assert strangers.has_room()
     assert strangers.replaceable(4) is None
-    strangers.add("b", 0.5)
+    strangers.add("b", 0.5, "another")
     assert not strangers.has_room()
     assert strangers.replaceable(0.9) is None
     assert strangers.next_change(0.9) == pytest.approx(0.1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from tfos_core.cluster_report import ClusterReport
 from tfos_core.errors import ConfigError, FeedTimeoutError, NodeLostError, ReservationTimeoutError
 from tfos_core.exit_codes import ExitCode, exit_code_of
 from tfos_core.jobplan import DataPlan, FunctionRef, JobPlan
+from tfos_core.restarts import RestartPolicy
 from tfos_core.shim.data import fed_columns
 from tfos_core.shim.errors import DriverLostError, SubmissionError, UserCodeError
 from tfos_core.shim.job import Engine, Job
@@ -215,7 +217,7 @@ class Cluster:
 
 
 class Case:
-    def __init__(self, folder: Path, cluster: Cluster, **engine: Any) -> None:
+    def __init__(self, folder: Path, cluster: Cluster, *, max_restarts: int = 0, **engine: Any) -> None:
         self.folder = folder
         write_status(folder, RunStatus(run_id="r", name="n", state=RunState.SUBMITTING, started=1.0, master="here"))
         self.record = RecordWriter(folder, Redactor(["s3cret-value"]))
@@ -239,6 +241,7 @@ class Case:
             input_mode="spark",
             num_nodes=1,
             data=DataPlan(source=ref("load")),
+            max_restarts=max_restarts,
         )
         parts = {"start_spark": lambda plan: self.spark, "run_cluster": run_cluster} | engine
         self.job = Job(plan, engine=Engine(**parts), record=self.record, channel=self.channel, secrets={"S": "s3cret-value"})
@@ -251,6 +254,48 @@ class Case:
         assert status.is_finished
         assert '"event":"result"' in self.channel.lines[-1]
         return status
+
+
+class Unlucky(Cluster):
+    """Loses an executor in its second epoch the first time, after the first was saved."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.starts: list[tuple[int, int]] = []
+        self.case: Case | None = None
+
+    def train(self, data: Any, num_epochs: int, feed_timeout: float, *, final: bool, first_epoch: int) -> None:
+        assert self.case is not None
+        options = self.case.options
+        self.starts.append((options.restart_count, options.first_epoch))
+        assert options.first_epoch == first_epoch
+        if options.restart_count:
+            return
+        self.case.job.emit(events.NodeFailed(node="worker:0", host="h", executor_id=0, error="e", lost=True))
+        raise NodeLostError("worker:0 was lost", None, "worker:0", "h")
+
+    def report(self) -> Any:
+        report = super().report()
+        report.saved_epoch = 1
+        return report
+
+
+def test_a_job_that_loses_an_executor_starts_again_and_tells_so(
+    program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(RestartPolicy, "delay_s", lambda self, number: 0.01)
+    cluster = Unlucky()
+    case = cluster.case = Case(tmp_path, cluster, max_restarts=2)
+    status = case.run()
+    assert cluster.starts == [(0, 0), (1, 1)]
+    assert (status.status, status.exit_code, status.first_failure) == ("success", 0, None)
+    (restart,) = status.restarts
+    assert (restart["number"], restart["node"], restart["first_epoch"]) == (1, "worker:0", 1)
+    # What both attempts fed.
+    assert (status.rows_fed, status.rows_per_node, status.steps_per_node) == (10, {"worker:0": 10}, {"worker:0": 4})
+    kinds = [json.loads(line)["event"] for line in case.channel.lines if "event" in json.loads(line)]
+    assert kinds.count("restarting") == 1
+    assert kinds.count("result") == 1
 
 
 def test_a_job_feeds_shuts_down_and_reports(program: str, tmp_path: Path) -> None:

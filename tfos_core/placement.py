@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfos_core.cancellation import Cancellation
+from tfos_core.clear_text import CLEAR_TEXT, encryption_settings, is_on, stays_on_host
 from tfos_core.errors import ConfigError, ReservationTimeoutError
 from tfos_core.events import EventSink, ReservationWaiting
 from tfos_core.settings import PLACEMENT_WAIT_S
@@ -83,19 +84,22 @@ def check_context(sc: SparkContext, input_mode: InputMode) -> list[str]:
             "Use separate executor processes on this machine: --master 'local-cluster[2,1,1024]' (executors, cores, MB).",
         )
     conf = sc.getConf()
-    if _is_on(conf.get("spark.dynamicAllocation.enabled", "false")):
+    if is_on(conf.get("spark.dynamicAllocation.enabled", "false")):
         raise ConfigError(
             "spark.dynamicAllocation.enabled is true, so Spark may take away executors that nodes live on",
             "Set spark.dynamicAllocation.enabled=false and a fixed number of executors.",
         )
     warnings = []
-    if _is_on(conf.get("spark.speculation", "false")):
+    if is_on(conf.get("spark.speculation", "false")):
         warnings.append("spark.speculation is true, so Spark may start feed tasks twice; set spark.speculation=false")
     if input_mode is InputMode.SPARK and conf.get("spark.locality.wait", "3s") not in ("0", "0s", "0ms"):
         warnings.append(
             "spark.locality.wait is not 0s, so Spark may send all partitions to the executors that cached them; "
             "set spark.locality.wait=0s"
         )
+    encrypted = encryption_settings(conf.get)
+    if encrypted and not master.startswith("local") and not stays_on_host(conf.get("spark.driver.host", "") or ""):
+        warnings.append(f"{encrypted[0]} is on, {CLEAR_TEXT} (docs/security.md says what to do)")
     return warnings
 
 
@@ -185,11 +189,6 @@ def node_cores(cores: Sequence[int], task_cpus: int) -> int:
             f"Set spark.executor.cores={smallest}, so that all executors are of one size.",
         )
     return smallest
-
-
-def _is_on(value: str | None) -> bool:
-    """A setting as Spark reads it: in any case, spaces around it."""
-    return (value or "").strip().lower() == "true"
 
 
 def _refuse_too_large_tasks(sc: SparkContext, plan: ClusterPlan, executors: tuple[Executor, ...]) -> None:

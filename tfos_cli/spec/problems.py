@@ -12,6 +12,7 @@ from pydantic_core import ErrorDetails
 from tfos_cli.spec.errors import Problem
 from tfos_cli.spec.model import JobSpec
 from tfos_cli.spec.resolve import Layers, Path
+from tfos_core.shim.redaction import hide_url_passwords
 
 __all__ = ("did_you_mean", "dotted", "model_in", "shown", "validation_problems")
 
@@ -71,6 +72,7 @@ def shown(value: object, path: Sequence[str | int]) -> str:
     if _is_hidden(path):
         return NOT_SHOWN
     text = str(value).lower() if isinstance(value, bool) else repr(value) if isinstance(value, str) else str(value)
+    text = hide_url_passwords(text)
     return text if len(text) <= LONGEST_SHOWN else text[: LONGEST_SHOWN - 3] + "..."
 
 

@@ -11,6 +11,7 @@ from tfos_cli.spec.errors import SpecError
 from tfos_cli.spec.loader import ResolvedSpec
 from tfos_cli.spec.model import Stream
 from tfos_core.errors import TopologyError
+from tfos_core.shim.redaction import hide_url_passwords
 from tfos_core.topology import ClusterPlan
 
 __all__ = ("Report", "RunSummary", "findings_of", "summarise")
@@ -141,7 +142,7 @@ def summarise(resolved: ResolvedSpec) -> RunSummary | None:
         overhead_reason=resolved.memory_overhead.reason,
         master=spec.spark.master or "this machine, a process for each executor",
         input_mode="" if spec.is_parallel or model is not None else spec.input_mode,
-        data=(data.path or data.source) if data else _stream(spec.stream),
+        data=hide_url_passwords(data.path or data.source or "") or None if data else _stream(spec.stream),
         keras=resolved.keras.keras,
         keras_reason=resolved.keras.reason,
         model="" if model is None else str(model.export_dir),

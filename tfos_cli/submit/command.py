@@ -23,6 +23,7 @@ from tfos_cli.submit.properties import (
 )
 from tfos_cli.submit.shipping import shipment_of
 from tfos_core.private_files import write_private
+from tfos_core.shim.redaction import has_url_password, hide_url_passwords
 
 if TYPE_CHECKING:
     from tfos_cli.spec.loader import ResolvedSpec
@@ -52,8 +53,9 @@ _YARN_OPTIONS = {"spark.executor.instances": "--num-executors"}
 class SparkSubmitCommand:
     """What is executed: `environment` is what is added to the caller's own.
 
-    `secret_properties` are Spark properties whose names say that they hold a secret. Everybody on a machine can read a command
-    line, so they are written to `properties_file` (readable by the user only) before the start; it is None when there are none.
+    `secret_properties` are Spark properties whose names say that they hold a secret, or with a password in a URL. Everybody on a
+    machine can read a command line, so they are written to `properties_file` (readable by the user only) before the start; it is
+    None when there are none.
     """
 
     argv: tuple[str, ...]
@@ -64,13 +66,13 @@ class SparkSubmitCommand:
 
     def render(self) -> str:
         """For a shell, one option a line; values of variables whose names say that they are secret are not shown."""
-        head = [f"{name}={shlex.quote(HIDDEN if is_secret_name(name) else value)}" for name, value in self.environment.items()]
+        head = [f"{name}={shlex.quote(_visible(name, value))}" for name, value in self.environment.items()]
         lines = [*head, *(shlex.join(words) for words in _grouped(self.argv))]
         return " \\\n  ".join([f"cd {shlex.quote(str(self.cwd))} &&", *lines])
 
     def to_dict(self) -> dict[str, Any]:
         """For `command.json`, without secrets."""
-        environment = {name: HIDDEN if is_secret_name(name) else value for name, value in self.environment.items()}
+        environment = {name: _visible(name, value) for name, value in self.environment.items()}
         return {
             "argv": list(self.argv),
             "environment": environment,
@@ -114,7 +116,7 @@ def build_command(
         spark_version=spark_version,
     )
     properties = spark_properties(resolved, location)
-    secret = {key: value for key, value in properties.items() if is_secret_name(key)}
+    secret = {key: value for key, value in properties.items() if is_secret_name(key) or has_url_password(value)}
     properties_file = run_folder / "spark-secrets.conf" if secret else None
     argv = [str(spark_home / "bin" / "spark-submit"), "--master", spark_master(spec, properties)]
     argv += ["--deploy-mode", spec.spark.deploy_mode, "--name", spec.name]
@@ -147,6 +149,10 @@ def write_secret_properties(command: SparkSubmitCommand, *, spark_home: Path, en
     text = defaults.read_text(encoding="utf-8").rstrip("\n") + "\n" if defaults.is_file() else ""
     text += "".join(f"{key}={_escaped(value)}\n" for key, value in sorted(command.secret_properties.items()))
     write_private(command.properties_file, text)
+
+
+def _visible(name: str, value: str) -> str:
+    return HIDDEN if is_secret_name(name) else hide_url_passwords(value, HIDDEN)
 
 
 def _options(spec: JobSpec) -> Mapping[str, str]:

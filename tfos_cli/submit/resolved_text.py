@@ -9,6 +9,7 @@ import yaml
 
 from tfos_cli.spec.values import is_secret_name
 from tfos_cli.submit.command import HIDDEN
+from tfos_core.shim.redaction import hide_url_passwords
 
 if TYPE_CHECKING:
     from tfos_cli.spec.loader import ResolvedSpec
@@ -33,7 +34,9 @@ def _without_secrets(value: Any, key: str = "") -> Any:
     if isinstance(value, Mapping):
         return {name: _without_secrets(item, str(name)) for name, item in value.items()}
     # `environment.secrets` is a list of names, and names are meant to be seen; only single texts hold secrets.
-    return HIDDEN if isinstance(value, str) and is_secret_name(key) else value
+    if isinstance(value, str):
+        return HIDDEN if is_secret_name(key) else hide_url_passwords(value, HIDDEN)
+    return [_without_secrets(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _lines(section: Mapping[str, Any], path: tuple[str, ...], provenance: Mapping[str, str]) -> Iterator[str]:

@@ -8,12 +8,17 @@ from typing import Any
 from tfos_cli.exit_codes import ExitCode, exit_code_of
 from tfos_cli.ui.console import Console, Style
 from tfos_core.errors import TfosError
+from tfos_core.shim.redaction import hide_url_passwords
 
 __all__ = ("describe", "hint_of", "sentence", "show")
 
 
 def sentence(error: BaseException) -> str:
-    """What happened, in one sentence."""
+    """What happened, in one sentence without passwords."""
+    return hide_url_passwords(_sentence(error))
+
+
+def _sentence(error: BaseException) -> str:
     if isinstance(error, TfosError):
         return error.message or type(error).__name__
     if isinstance(error, KeyboardInterrupt):

@@ -6,16 +6,29 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-__all__ = ("MASK", "Redactor")
+__all__ = ("MASK", "Redactor", "has_url_password", "hide_url_passwords")
 
 MASK = "[secret]"
 
 #: A shorter value hides nothing and would tear holes into ordinary text.
 _SHORTEST = 4
 
+#: scheme://user:password@host; bounded, so that long lines cost no more than their length.
+_URL_PASSWORD = re.compile(r"""(\b[A-Za-z][A-Za-z0-9+.-]{0,20}://[^\s/:@"']{0,200}:)[^\s/@"']{1,500}(?=@)""")
+
+
+def has_url_password(text: str) -> bool:
+    """Whether a URL in the text has a password, as in `https://user:password@host`."""
+    return "@" in text and _URL_PASSWORD.search(text) is not None
+
+
+def hide_url_passwords(text: str, mask: str = MASK) -> str:
+    """The text without the passwords of its URLs."""
+    return _URL_PASSWORD.sub(rf"\1{mask}", text) if "@" in text else text
+
 
 class Redactor:
-    """Replaces secret values, and long lines of secret values that have several lines, by a mask."""
+    """Replaces secret values, long lines of secret values that have several lines, and passwords in URLs by a mask."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
         parts: set[str] = set()
@@ -32,12 +45,10 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """The text without secrets."""
-        return self._pattern.sub(MASK, text) if self._pattern else text
+        return hide_url_passwords(self._pattern.sub(MASK, text) if self._pattern else text)
 
     def value(self, value: Any) -> Any:
         """A JSON value without secrets in any of its strings, keys included."""
-        if self._pattern is None:
-            return value
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, Mapping):

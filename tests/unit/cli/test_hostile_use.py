@@ -123,3 +123,38 @@ def test_damaged_records_of_runs_are_told_and_hide_no_other(job: Path, run_line:
     for line in (f"tfos status {run_id}", f"tfos cancel {run_id}", f"tfos stop-streaming {run_id}"):
         assert "can not be read" in run_line(line, 2).stderr or "not a streaming job" in run_line(line, 2).stderr
     run_line(f"tfos report {run_id}")
+
+
+@pytest.mark.parametrize("line", ["validate job.yaml", "train job.yaml --dry-run"])
+@pytest.mark.parametrize("form", ["", "--json"])
+def test_secrets_are_in_nothing_that_is_shown(
+    job: Path, run_line: RunLine, monkeypatch: pytest.MonkeyPatch, line: str, form: str
+) -> None:
+    monkeypatch.setenv("MY_SECRET", "hidden-one")
+    (job / "job.yaml").write_text(
+        """\
+name: d
+entrypoint: a.py:f
+num_executors: 1
+args: {password: hidden-two, db: "jdbc:postgresql://u:hidden-three@h/d"}
+data: {path: "s3a://key:hidden-four@b/x.csv", options: {password: hidden-five, url: "https://u:hidden-six@h"}}
+environment: {secrets: [MY_SECRET], vars: {API_TOKEN: hidden-seven, URL: "https://u:hidden-eight@h"}}
+spark:
+  master: spark://h:7077
+  jars: ["https://u:hidden-nine@h/x.jar"]
+  conf: {spark.ssl.keyPassword: hidden-ten, spark.hadoop.fs.s3a.secret.key: hidden-eleven, spark.x: "http://u:hidden-twelve@h"}
+"""
+    )
+    outcome = run_line(f"tfos {line} {form}")
+    assert "hidden-" not in outcome.stdout + outcome.stderr
+
+
+def test_an_error_shows_no_password_of_a_url(job: Path, run_line: RunLine) -> None:
+    (job / "job.yaml").write_text("name: d\nentrypoint: a.py:f\nnum_executors: 1\ndata: {path: 's3a://key:hidden-one@b/x'}\n")
+    for line, code in (
+        ("validate job.yaml", 2),
+        ("train job.yaml --dry-run", 2),
+        ("train job.yaml --set num_ps=s3://u:hidden-two@h", 2),
+    ):
+        outcome = run_line(f"tfos {line}", code)
+        assert "hidden-" not in outcome.stdout + outcome.stderr

@@ -525,3 +525,36 @@ def test_a_package_that_storage_needs_is_missed(
     assert "storage-package" not in findings({"data": {"path": "hdfs://nn/train", "format": "parquet"}}), "Spark reads it"
     monkeypatch.setattr(storage, "find_spec", lambda name: object())
     assert "storage-package" not in findings(changes)
+
+
+@pytest.mark.parametrize("master", ["spark://cluster:7077", "yarn", "spark://127.0.0.1:1", None])
+def test_encryption_of_spark_alone_is_told_where_hosts_talk(findings: Check, master: str | None) -> None:
+    conf = {"spark.network.crypto.enabled": "true"}
+    assert ("clear-text" in findings({"spark": {"master": master, "conf": conf}})) is (master in ("spark://cluster:7077", "yarn"))
+    assert "clear-text" not in findings({"spark": {"master": master, "conf": {"spark.authenticate": "true"}}})
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "../x", "/etc/x", "a/b", "a\\b", "x#y"])
+@pytest.mark.parametrize("field", ["files", "archives"])
+def test_files_are_not_unpacked_outside_of_the_working_folder(findings: Check, field: str, name: str) -> None:
+    assert "unpack-outside" in findings({"spark": {field: [f"train.csv#{name}"]}})
+    assert "unpack-outside" not in findings({"spark": {field: ["train.csv#plain.name", "train.csv"]}})
+
+
+def test_a_password_in_a_url_is_told_and_not_shown(findings: Check) -> None:
+    url = "s3a://user:pass-word@bucket/x.csv"
+    for changes in ({"data": {"path": url}}, {"spark": {"jars": [url]}}, {"environment": {"vars": {"URL": url}}}, {"args": [url]}):
+        found = findings(changes)
+        assert "password-in-url" in found
+        assert "pass-word" not in str(found)
+
+
+def test_a_home_that_others_can_write_is_told(findings: Check, folder: Path) -> None:
+    home = folder / "home"
+    (home / "runs").mkdir(parents=True)
+    for path in (home, home / "runs"):
+        path.chmod(0o700)
+        assert "home-not-private" not in findings({}, environ={"TFOS_HOME": str(home)})
+        path.chmod(0o777)
+        assert "home-not-private" in findings({}, environ={"TFOS_HOME": str(home)})
+        path.chmod(0o700)

@@ -181,6 +181,22 @@ def test_settings_that_may_harm_are_told() -> None:
     assert check_context(context(), InputMode.TENSORFLOW) == []
 
 
+@pytest.mark.parametrize(
+    ("sc", "is_told"),
+    [
+        (context(spark_network_crypto_enabled="true", spark_driver_host="10.0.0.1"), True),
+        (context("yarn", spark_ssl_enabled=" TRUE "), True),
+        (context(spark_network_crypto_enabled="true", spark_driver_host="127.0.0.1"), False),
+        (context("local-cluster[2,1,1024]", spark_network_crypto_enabled="true"), False),
+        (context("yarn", spark_authenticate="true"), False),
+    ],
+)
+def test_a_context_that_encrypts_is_told_what_stays_clear_text(sc: Any, is_told: bool) -> None:
+    told = check_context(sc, InputMode.TENSORFLOW)
+    assert [text for text in told if "authenticated clear text" in text] == told
+    assert bool(told) is is_told
+
+
 @pytest.mark.parametrize(("host", "expected"), [(None, None), ("10.0.0.1", "10.0.0.1"), ("[::1]", "::1")])
 def test_the_drivers_address_is_the_one_that_spark_advertises(host: str | None, expected: str | None) -> None:
     assert driver_host(context(**({"spark_driver_host": host} if host else {}))) == expected

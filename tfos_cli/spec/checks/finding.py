@@ -15,6 +15,7 @@ from tfos_cli.spec.model import JobSpec
 from tfos_cli.spec.places import below
 from tfos_cli.spec.problems import shown
 from tfos_cli.spec.values import memory_bytes, property_bytes
+from tfos_core.shim.redaction import hide_url_passwords
 
 __all__ = ("Case", "Finding", "Findings", "Heap", "Level")
 
@@ -120,7 +121,7 @@ class Case:
         return self.error(rule, f"spark.conf.{key}", message, fix)
 
     def _finding(self, rule: str, level: Level, field: str, message: str, fix: str) -> Finding:
-        source = self.resolved.place_of(field)
+        source, message = self.resolved.place_of(field), hide_url_passwords(message)
         return Finding(id=rule, level=level, field=field, value=self._value(field), source=source, message=message, fix=fix)
 
     def _value(self, field: str) -> str:

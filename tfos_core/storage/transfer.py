@@ -69,6 +69,12 @@ def _copy(source: str, target: str) -> str:
     entries = list(reading.files_below(source, hidden=True))
     if not entries:
         raise ConfigError(f"{source} is a folder without files, so there is nothing to copy to {target}")
+    for entry in entries:
+        # A folder of a disk has no such names, but keys of an object store are any text.
+        if entry.below.startswith("/") or ".." in entry.below.split("/"):
+            raise ConfigError(
+                f"{source} has an entry {entry.below!r}, which would be written outside of {target}", "Remove or rename it."
+            )
     temporary = _hidden_beside(target, "tmp")
     try:
         for entry in entries:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import random
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from conftest import RunLine
+from testbed.commandline import run_here
+from testbed.odd_specs import OddSpecs
 
 SPEC = "name: d\nentrypoint: a.py:f\nnum_executors: 1\ninput_mode: tensorflow\n"
 
@@ -158,3 +161,13 @@ def test_an_error_shows_no_password_of_a_url(job: Path, run_line: RunLine) -> No
     ):
         outcome = run_line(f"tfos {line}", code)
         assert "hidden-" not in outcome.stdout + outcome.stderr
+
+
+def test_every_jobspec_and_damaged_ones_end_in_findings(tmp_path: Path) -> None:
+    jobspecs = Path(__file__).parents[3] / "jobspecs"
+    odd = OddSpecs(random.Random(3), jobspecs)
+    for _ in range(150):
+        assert odd.try_one(tmp_path, run_here) == ""
+    for path in sorted(jobspecs.glob("*.yaml")):
+        environment = {"PATH": os.environ["PATH"], "TFOS_HOME": str(tmp_path / "home")}
+        assert run_here(["tfos", "validate", str(path)], environment=environment).exit_code in (0, 2)

@@ -13,6 +13,7 @@ import pytest
 
 from tfos_core.errors import ConfigError, EnvironmentCheckError
 from tfos_core.storage import StorageError, fetch, publish, storage_of
+from tfos_core.storage.interface import Entry
 from tfos_core.storage.patterns import alternatives
 from tfos_core.storage.remote import RemoteStorage
 
@@ -214,3 +215,16 @@ def test_a_process_that_uses_hdfs_can_fork() -> None:
     pytest.importorskip("hdfs_native")
     done = subprocess.run([sys.executable, "-c", FORK], capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout == "0 RemoteStorage\n", done.stderr
+
+
+@pytest.mark.parametrize("below", ["../outside", "a/../../outside", "/etc/outside", ".."])
+def test_a_key_that_leads_out_of_the_target_is_refused(
+    tmp_path: Path, memory: str, monkeypatch: pytest.MonkeyPatch, below: str
+) -> None:
+    """Keys of object stores are any text; fsspec's own memory file system tidies them up, S3 does not."""
+    write(f"{memory}/model/part")
+    entries = [Entry(path=f"{memory}/model/part", below=name, size=4) for name in ("good", below)]
+    monkeypatch.setattr(RemoteStorage, "files_below", lambda self, path, *, hidden=False: iter(entries))
+    with pytest.raises(ConfigError, match="would be written outside"):
+        fetch(f"{memory}/model", tmp_path / "copies" / "model")
+    assert list(tmp_path.rglob("*")) == []

@@ -53,8 +53,9 @@ def survey(program: str = NVIDIA_SMI, *, timeout: float = _TIMEOUT_S) -> GpuSurv
             said = " ".join(text.split())[:300] or "nothing"
             return GpuSurvey(problem=f"{program} {query[0].partition('=')[0]} ended with code {code} and said: {said}")
         answers.append(text)
-    report = _report(program, deadline) if has_hidden_users(answers[0], answers[2]) else ""
-    return parse_survey(*answers, report)
+    listing, gpus, processes = answers
+    report = _report(program, deadline) if has_hidden_users(listing, processes) else ""
+    return parse_survey(listing, gpus, processes, report)
 
 
 def _report(program: str, deadline: float) -> str:

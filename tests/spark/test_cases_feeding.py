@@ -218,6 +218,21 @@ def test_synchronous_training_ends_on_uneven_partitions(
     assert found["worker:0"][0]["weights"] == found["worker:1"][0]["weights"]
 
 
+def test_epochs_of_different_lengths_are_trained_to_the_end(sc: SparkContext, nothing_left: None, tmp_path: Path) -> None:
+    """As when partitions of several sizes go to other nodes in each epoch; here the lengths are made by hand."""
+    args = {"folder": str(tmp_path), "batch_size": 16}
+    options: dict[str, Any] = {"keras": "legacy", "num_epochs": 4}
+    with started_cluster(sc, nodes.train_synchronously, args, options=options) as running:
+        for position, rows in enumerate((80, 32, 160, 16)):
+            data = sc.parallelize([(float(i), 2.0 * i) for i in range(rows)], 1)
+            assert running.train(data, feed_timeout=120, final=position == 3).rows == rows
+        running.shutdown(timeout=120)
+    for node in ("worker:0", "worker:1"):
+        (noted,) = nodes.notes(tmp_path)[node]
+        # One node has the only partition; its batches of 16 are 8 for each of the two, in as many steps.
+        assert (noted["epochs"], noted["steps"]) == ([0, 1, 2, 3], (80 + 32 + 160 + 16) // 8)
+
+
 def test_equal_steps_keep_a_loop_of_the_programs_own_together(sc: SparkContext, nothing_left: None, tmp_path: Path) -> None:
     """One node has rows for 20 batches, the other one for 4; each step waits for both."""
     sizes = [330, 70]

@@ -209,9 +209,11 @@ def train_synchronously(args: dict[str, Any], ctx: Any) -> None:
     dataset = dataset.map(lambda x, y: tuple(tf.reshape(tf.cast(value, tf.float32) / 256, [-1, 1]) for value in (x, y)))
     options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
-    callback = tf.keras.callbacks.LambdaCallback(on_batch_end=steps)
+    epochs: list[int] = []
+    callback = tf.keras.callbacks.LambdaCallback(on_batch_end=steps, on_epoch_end=lambda epoch, logs: epochs.append(epoch))
     model.fit(dataset.with_options(options), epochs=ctx.num_epochs, verbose=0, callbacks=[callback])
-    note(args, ctx, steps=steps.count, weights=[float(value) for value in model.layers[-1].get_weights()[0].flatten()])
+    weights = [float(value) for value in model.layers[-1].get_weights()[0].flatten()]
+    note(args, ctx, steps=steps.count, epochs=epochs, weights=weights)
 
 
 def loop_synchronously(args: dict[str, Any], ctx: Any) -> None:

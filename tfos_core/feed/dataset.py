@@ -12,6 +12,7 @@ an earlier one that still waits.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +23,7 @@ from tfos_core.errors import ConfigError, FeedError
 from tfos_core.feed.elements import arrays, describe_mapped, mapped_arrays
 from tfos_core.feed.hub import FeedHub
 from tfos_core.feed.inbox import Mark, Piece
+from tfos_core.feed.legacy_keras import count_every_epoch
 
 __all__ = ("BatchSource", "make_dataset")
 
@@ -29,6 +31,10 @@ Array = np.ndarray[Any, Any]
 
 #: Batches that one call into Python gives to tf.data at most; a block of rows (about 1 MiB) is the other limit.
 _MOST_AHEAD = 32
+#: Rows in a stack count as consumed, and a feed task ends with its last row: a node that takes far more than it uses gets
+#: partitions which others wait for. So the first batches of an iteration come one by one, and a stack lasts for so many seconds.
+_ONE_BY_ONE = 16
+_STACK_S = 0.02
 
 
 def make_dataset(
@@ -59,6 +65,7 @@ def make_dataset(
         spec = describe_mapped(spec, mapping)
     if "problem" in spec:
         raise FeedError(f"rows can not be batched into tensors: {spec['problem']}", spec.get("hint"), hub.node)
+    count_every_epoch()
     import tensorflow as tf
 
     signature = [
@@ -119,7 +126,7 @@ class BatchSource:
         """The batches of this node's own rows: one at first, then ever more at once, so that few are lost to `take(1)`."""
         iteration = self.hub.inbox.begin_iteration()
         pieces: list[list[Array]] = []
-        size, rows, batches = self.batch_size, 0, 1
+        size, rows, batches, given = self.batch_size, 0, 1, 0
         while True:
             taken = self.hub.inbox.take(size - rows if rows else size * batches, iteration=iteration)
             if isinstance(taken, Piece):
@@ -127,9 +134,14 @@ class BatchSource:
                 whole, rest = divmod(rows + taken.stop - taken.start, size)
                 if whole:
                     cut = whole * size - rows
+                    since = time.monotonic()
                     yield self._joined([*pieces, [column[:cut] for column in found]]), whole
+                    given += whole
+                    if given >= _ONE_BY_ONE:
+                        used_s = max(time.monotonic() - since, 1e-6) / whole
+                        batches = max(1, min(2 * batches, ahead, int(_STACK_S / used_s)))
                     found = [column[cut:] for column in found]
-                    pieces, batches = [], min(2 * batches, ahead)
+                    pieces = []
                 if rest:
                     pieces.append(found)
                 rows = rest

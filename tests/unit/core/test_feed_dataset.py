@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 from tfos_core.errors import ConfigError, FeedError
+from tfos_core.feed import dataset as feed_dataset
 from tfos_core.feed.blocks import RowsBlock, decode
 from tfos_core.feed.datafeed import DataFeed
 from tfos_core.feed.dataset import BatchSource
@@ -156,7 +158,8 @@ def test_input_mapping_makes_a_dict_and_strings_become_bytes(hub: FeedHub) -> No
     assert dataset.element_spec["weight"].dtype.name == "float32"
 
 
-def test_stacks_hold_the_same_batches_ever_more_at_once(hub: FeedHub) -> None:
+def test_stacks_hold_the_same_batches_ever_more_at_once(hub: FeedHub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed_dataset, "_ONE_BY_ONE", 1)
     rows = [float(i) for i in range(90)]
     put(hub, rows[:70])
     put(hub, rows[70:])
@@ -165,6 +168,20 @@ def test_stacks_hold_the_same_batches_ever_more_at_once(hub: FeedHub) -> None:
     # A stack ends with its block: 70 = 1 + 2 + 4 + 8 batches, then 2 batches and a half, which the next block completes.
     assert [stack.shape for stack in found] == [(1, 4), (2, 4), (4, 4), (8, 4), (2, 4), (1, 4), (4, 4), (1, 2)]
     assert np.concatenate([stack.ravel() for stack in found]).tolist() == rows
+
+
+def test_the_first_batches_come_one_by_one(hub: FeedHub) -> None:
+    put(hub, [1.0] * 80)
+    end(hub, 0, final=True)
+    assert [stack.shape[0] for stack in source(hub, 4).stacks()] == [1] * 16 + [2, 2]
+
+
+def test_a_slow_consumer_gets_batches_one_by_one(hub: FeedHub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed_dataset, "_ONE_BY_ONE", 1)
+    put(hub, [1.0] * 80)
+    end(hub, 0, final=True)
+    monkeypatch.setattr(feed_dataset.time, "monotonic", itertools.count(step=0.015).__next__)
+    assert [stack.shape[0] for stack in source(hub, 4).stacks()] == [1] * 20
 
 
 def test_a_stack_takes_only_rows_that_have_come(hub: FeedHub) -> None:

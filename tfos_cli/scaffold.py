@@ -53,6 +53,26 @@ TEMPLATES: Mapping[str, Template] = {
         Template(
             name="parameter-server", summary="Workers train at their own pace, fed by Spark; a parameter server has the weights."
         ),
+        Template(
+            name="saved-model",
+            summary="A model is trained and exported, and answers rows without a program.",
+            commands=(
+                "tfos validate {dir}train.yaml",
+                "tfos train {dir}train.yaml",
+                "tfos validate {dir}infer.yaml",
+                "tfos infer {dir}infer.yaml",
+            ),
+        ),
+        Template(
+            name="feed-inference",
+            summary="A program on the nodes answers the rows that Spark feeds, one result for each.",
+            commands=("tfos validate {dir}job.yaml", "tfos infer {dir}job.yaml"),
+        ),
+        Template(
+            name="pipeline",
+            summary="A driver program trains the model as a stage of a Spark ML pipeline.",
+            commands=("python {dir}app.py", "tfos infer {dir}infer.yaml"),
+        ),
         Template(name="streaming", summary="One node trains on files for as long as they are dropped into a folder."),
         Template(name="parallel", summary="Independent instances of one function, each with a result of its own."),
     )

@@ -18,6 +18,9 @@ EXPECTED = {
     "feed-dataset": ("chief:0 ends with loss", "model"),
     "files": ("chief:0 ends with loss", "model"),
     "parallel": ("instance 1 on", None),
+    "saved-model": ("1000 in, 1000 out", "model"),
+    "feed-inference": ("1000 in, 1000 out", None),
+    "pipeline": ("test error 0.0", "model"),
     "streaming": ("200 rows, last loss", "model"),
     "parameter-server": ("chief:0 is done after 80 steps", None),
 }

@@ -15,8 +15,8 @@ _SETTINGS = (
 
 #: How a sentence goes on that begins with the settings.
 CLEAR_TEXT = (
-    "but what tfos sends between hosts is not encrypted: the control channel (with the values of environment.secrets) is "
-    "authenticated clear text, and TensorFlow's own traffic has not even that; rows do not leave the host of their executor"
+    "but what tfos sends between hosts is not: its control channel is authenticated clear text (except for the values of "
+    "environment.secrets), and TensorFlow's own traffic has not even that; rows do not leave the host of their executor"
 )
 
 

@@ -27,7 +27,7 @@ from tfos_core.node_news import NodeNews
 from tfos_core.node_table import NodeFailure, NodeTable
 from tfos_core.options import ClusterOptions
 from tfos_core.placement import check_context, place
-from tfos_core.reservation import NodeRecord, Server
+from tfos_core.reservation import NodeRecord, Server, conceal
 from tfos_core.tensorboard.board import ClusterBoard
 from tfos_core.topology import ClusterPlan, InputMode
 
@@ -222,7 +222,7 @@ class _Instances:
         # Nobody waits for the others here, so every instance starts when it is there.
         if self._server is not None:
             if self.options.secrets:
-                self._server.send(record.name, {"op": "node.secrets", "values": dict(self.options.secrets)})
+                self._server.send(record.name, {"op": "node.secrets"} | conceal(self._server.secret, self.options.secrets))
             self._server.send(record.name, {"op": "node.start", "nodes": [record.to_dict()]})
 
     def _on_job_end(self, error: str | TfosError | None) -> None:

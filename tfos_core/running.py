@@ -31,7 +31,7 @@ from tfos_core.node_news import NodeNews
 from tfos_core.node_table import NodeFailure, NodeTable
 from tfos_core.options import ClusterOptions
 from tfos_core.placement import check_context, place
-from tfos_core.reservation import Server
+from tfos_core.reservation import Server, conceal
 from tfos_core.slot_watch import SlotWatch
 from tfos_core.spark_errors import python_error
 from tfos_core.tensorboard.board import ClusterBoard
@@ -177,7 +177,7 @@ class TFCluster:
         records = [record.to_dict() for record in self._server.reservations.get()]
         for slot in self._plan.slots:
             if self._options.secrets:
-                self._server.send(slot.name, {"op": "node.secrets", "values": dict(self._options.secrets)})
+                self._server.send(slot.name, {"op": "node.secrets"} | conceal(self._server.secret, self._options.secrets))
             self._server.send(slot.name, {"op": "node.start", "nodes": records})
 
     # ---- public ------------------------------------------------------------------------------------------------------------

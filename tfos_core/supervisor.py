@@ -26,7 +26,7 @@ from tfos_core.link import Link
 from tfos_core.node_config import NodeConfig
 from tfos_core.outcome import Outcome, judge
 from tfos_core.processes import become_subreaper, has_pidfd, is_same_process, kill_descendants
-from tfos_core.reservation import Client, NodeRecord, Right
+from tfos_core.reservation import Client, NodeRecord, Right, reveal
 from tfos_core.tensorboard.node_side import NodeBoard
 from tfos_core.user_process import UserProcess
 
@@ -178,7 +178,7 @@ class Supervisor:
     def _on_driver_message(self, message: dict[str, Any]) -> None:
         op = message["op"]
         if op == "node.secrets":
-            self._secrets = dict(message["values"])
+            self._secrets = reveal(bytes.fromhex(self._config.cluster.secret), message)
         elif op == "node.start":
             self._start_process([NodeRecord.from_dict(record) for record in message["nodes"]])
         elif op == "node.stop":

@@ -26,7 +26,7 @@ from tfos_core.link import Link
 from tfos_core.node import follow_node, start_node
 from tfos_core.node_config import ClusterConfig, NodeConfig
 from tfos_core.processes import start_time
-from tfos_core.reservation import NodeRecord, Server
+from tfos_core.reservation import NodeRecord, Server, conceal
 from tfos_core.topology import InputMode, NodeSlot, Role
 
 WAIT_S = 30.0
@@ -195,7 +195,7 @@ def test_a_node_runs_the_function_with_its_own_environment_and_ends(bench: Bench
     assert node.record is not None
     with socket.socket() as other, pytest.raises(OSError, match="in use"):
         other.bind(("0.0.0.0", node.record.port))
-    bench.tell(node, "node.secrets", values={"SECRET": "hidden"})
+    bench.tell(node, "node.secrets", **conceal(bench.server.secret, {"SECRET": "hidden"}))
     bench.tell(node, "node.start", nodes=[node.record.to_dict()])
     node.expect("node.started")
     ended = node.expect("node.ended")

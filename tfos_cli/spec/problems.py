@@ -17,6 +17,8 @@ from tfos_core.shim.redaction import hide_url_passwords
 __all__ = ("did_you_mean", "dotted", "model_in", "shown", "validation_problems")
 
 LONGEST_SHOWN = 60
+MOST_PROBLEMS = 100
+"""A file with more mistakes than this is no spec."""
 HIDDEN = (("environment",), ("spark", "conf"), ("args",), ("data", "options"))
 """Where values may be secrets: a message says what kind of value is there, never the value."""
 
@@ -42,7 +44,8 @@ _LIMITS = {"greater_than": "above {gt}", "greater_than_equal": "{ge} or more", "
 
 def validation_problems(error: ValidationError, layers: Layers, file: str) -> Iterator[Problem]:
     """One problem per error, each where its value was set; a key that is missing because it was misspelt is one problem."""
-    problems = [_problem(detail, layers, file) for detail in error.errors(include_url=False)]
+    # The words nearest to thousands of unknown keys take minutes to find, and nobody would read them.
+    problems = [_problem(detail, layers, file) for detail in error.errors(include_url=False)[:MOST_PROBLEMS]]
     hints = {problem.hint for problem in problems if problem.message.startswith("unknown key")}
     for problem in problems:
         is_misspelt = any(f"'{name}'" in hint for hint in hints for name in (problem.field, problem.field.rpartition(".")[2]))

@@ -72,8 +72,9 @@ def _apply(merged: Layers, setting: Setting) -> None:
             merged.problems.append(Problem(where=where, field=".".join(setting.path), message=message))
             return
         target = value
-    for path in [path for path in merged.origins if path[: len(setting.path)] == setting.path]:
-        del merged.origins[path]
+    if setting.path[-1] in target:
+        for path in [path for path in merged.origins if path[: len(setting.path)] == setting.path]:
+            del merged.origins[path]
     target[setting.path[-1]] = _plain(setting.value, setting.path, setting.origin, merged.origins)
 
 

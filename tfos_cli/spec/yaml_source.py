@@ -23,6 +23,7 @@ __all__ = ("MOST_BYTES", "Located", "YamlProblem", "is_usable", "parse_yaml")
 MOST_BYTES = 1 << 20
 MOST_VALUES = 20_000
 MOST_DEPTH = 40
+MOST_PROBLEMS = 100
 
 _STR, _NULL, _BOOL, _INT, _FLOAT = (f"tag:yaml.org,2002:{name}" for name in ("str", "null", "bool", "int", "float"))
 _PLAIN_SCALARS = (
@@ -66,9 +67,13 @@ class _Loader(Reader, Scanner, Parser, Composer, Resolver):
         Parser.__init__(self)
         Composer.__init__(self)
         Resolver.__init__(self)
+        self._nodes = 0
 
     def compose_node(self, parent: Node | None, index: object) -> Node | None:
         event = self.peek_event()  # type: ignore[no-untyped-call]
+        self._nodes += 1
+        if self._nodes > 2 * MOST_VALUES:  # keys are nodes as well
+            raise YamlProblem(f"the document has more than {MOST_VALUES} values", event.start_mark.line + 1)
         tag = getattr(event, "tag", None)
         if tag is not None:
             hint = "Remove it, or quote a text that starts with '!'."
@@ -139,27 +144,29 @@ class _Builder:
         for key_node, value_node in node.value:
             line = key_node.start_mark.line + 1
             if not isinstance(key_node, ScalarNode):
-                self.problems.append(YamlProblem("a key must be text, not a list or a mapping", line, path))
+                self._tell("a key must be text, not a list or a mapping", line, path)
                 continue
             key = key_node.value
             if key == "<<":
-                self.problems.append(YamlProblem("merge keys ('<<') are not accepted in a spec", line, path, "Write the keys out."))
+                self._tell("merge keys ('<<') are not accepted in a spec", line, path, "Write the keys out.")
                 continue
             if key in seen:
                 first = seen[key]
-                self.problems.append(
-                    YamlProblem(f"the key appears twice, first in line {first}", line, (*path, key), "Keep one of them.")
-                )
+                self._tell(f"the key appears twice, first in line {first}", line, (*path, key), "Keep one of them.")
                 continue
             seen[key] = line
             located = self.build(value_node, (*path, key), depth + 1)
             # The line of the key: an aliased value, or one on the next line, stands elsewhere.
             yield key, Located(value=located.value, line=line, text=located.text)
 
+    def _tell(self, message: str, line: int, path: tuple[str | int, ...], hint: str = "") -> None:
+        if len(self.problems) < MOST_PROBLEMS:
+            self.problems.append(YamlProblem(message, line, path, hint))
+
     def _scalar(self, node: Node, path: tuple[str | int, ...], line: int) -> Located:
         text = str(node.value)
         if not is_usable(text):
-            self.problems.append(YamlProblem("the text has a NUL or a half of a surrogate pair", line, path, "Remove the escape."))
+            self._tell("the text has a NUL or a half of a surrogate pair", line, path, "Remove the escape.")
             text = ""
         return Located(value=_scalar_value(node.tag, text), line=line, text=text)
 

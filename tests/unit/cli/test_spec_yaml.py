@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
 
+from tfos_cli.spec.errors import SpecError
+from tfos_cli.spec.loader import load_spec
+from tfos_cli.spec.rules import check
 from tfos_cli.spec.yaml_source import Located, YamlProblem, parse_yaml
 
 
@@ -146,3 +150,27 @@ def test_messages_about_yaml_do_not_quote_values(text: str) -> None:
     with pytest.raises(YamlProblem) as caught:
         parse_yaml(text)
     assert "s3cr3t" not in f"{caught.value.message} {caught.value.hint}"
+
+
+def test_a_file_of_nothing_but_mistakes_is_told_in_a_hundred(tmp_path: Path) -> None:
+    for text in ("a: 1\n" * 15_000, "name: d\n" + "".join(f"{'k' * 40}{number}: 1\n" for number in range(15_000))):
+        (tmp_path / "job.yaml").write_text(text)
+        with pytest.raises(SpecError) as refusal:
+            load_spec(tmp_path / "job.yaml")
+        assert 100 <= len(refusal.value.problems) <= 250
+
+
+@pytest.mark.parametrize("text", ["".join(f"k{number}: &a{number} [1]\n" for number in range(30_000)), "- 1\n" * 50_000])
+def test_too_many_values_are_told_before_all_are_read(text: str) -> None:
+    with pytest.raises(YamlProblem, match="more than 20000 values") as refusal:
+        parse_yaml(text)
+    assert (refusal.value.line or 0) < 45_000
+
+
+@pytest.mark.parametrize("path", ["*/" * 2000 + "x.csv", "{a,b}" * 20_000 + "x.csv", "[" * 1000 + "x.csv", "**/" * 50 + "x.csv"])
+def test_patterns_without_end_are_no_data(tmp_path: Path, path: str) -> None:
+    (tmp_path / "job.yaml").write_text(f"name: d\nentrypoint: a.py:f\nnum_executors: 1\ndata: {{path: '{path}'}}\n")
+    found = check(
+        load_spec(tmp_path / "job.yaml", version_of=lambda name: None), environ={"TFOS_HOME": str(tmp_path)}, search_path=()
+    )
+    assert "data-missing" in {finding.id for finding in found}

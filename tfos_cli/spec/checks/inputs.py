@@ -127,8 +127,8 @@ def _exists(path: Path) -> bool:
             return True
         # Hadoop's globs know {a,b} as well, which Python's do not: take those for any name.
         pattern = re.sub(r"\{[^{}]*\}", "*", str(path))
-        return _MAGIC.search(str(path)) is not None and bool(glob.glob(pattern))  # noqa: PTH207 - Path.glob takes no absolute pattern
-    except (OSError, ValueError, re.error):
+        return _MAGIC.search(str(path)) is not None and any(True for _ in glob.iglob(pattern))  # noqa: PTH207 - Path.glob takes no absolute pattern
+    except (OSError, ValueError, RecursionError, re.error):
         return False
 
 

@@ -1,13 +1,15 @@
 """Whole batches, as many as every other node makes (`equal_steps`): the node's side of the agreement.
 
-Rows are taken ahead, some blocks of them, and what they suffice for is told to the driver; a batch is handed out when the driver
-has granted it, which it mostly has long before. When no more will be granted, the rest of the epoch is taken and counted as left
-over, so that feed tasks end. Rows that were taken ahead stay here when an iteration is abandoned.
+Rows are taken ahead, and what they suffice for is told to the driver; a batch is handed out when the driver has granted it, which
+it mostly has before. Only the rows of the next moments are taken: a feed task ends with its last row, and a node that takes far
+more than it uses gets partitions that others wait for. When no more will be granted, the rest of the epoch is taken and counted as
+left over, so that feed tasks end. Rows that were taken ahead stay here when an iteration is abandoned.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -17,7 +19,9 @@ from tfos_core.feed.inbox import Inbox, Mark, Piece
 
 __all__ = ("EqualSteps",)
 
-#: Blocks of rows (of about 1 MiB) that are taken ahead: several times what the control channel needs for an answer.
+#: What the program uses in so many seconds is taken ahead, at least two batches: many times what the control channel needs for an
+#: answer. Not more than some blocks of rows (of about 1 MiB), because they are decoded.
+_AHEAD_S = 0.05
 _AHEAD_BLOCKS = 4
 _WHOLE_BLOCK = 1 << 62
 
@@ -47,6 +51,8 @@ class EqualSteps:
         self._stepping = threading.Lock()
         self._held: deque[Piece] = deque()
         self._rows = 0
+        self._ahead = 2
+        self._block_rows = 0
         self._seq = 0
         self._epoch_rows = 0
         self._made = 0
@@ -83,7 +89,9 @@ class EqualSteps:
             with self._stepping:
                 step = self._step(request, most)
             if not isinstance(step, Mark):
+                since = time.monotonic()
                 yield step
+                self._ahead = max(2, int(_AHEAD_S * step[1] / max(time.monotonic() - since, 1e-6)))
                 most = min(2 * most, ahead)
             elif step is not Mark.EPOCH or not all_epochs:
                 return
@@ -91,30 +99,41 @@ class EqualSteps:
     def _step(self, request: _Request, most: int) -> tuple[list[Piece], int] | Mark:
         while True:
             if self._made < self._granted:
-                while self._wants_more(request.batch_size) and self._take(request, wait=False) is None:
-                    pass
+                self._top_up(request)
                 steps = min(self._granted - self._made, most)
                 self._made += steps
                 return self._cut(steps * request.batch_size), steps
             if self._final:
                 return self._end_epoch(request)
-            if self._wants_more(request.batch_size):
+            if self._wanted(request.batch_size):
                 mark = self._take(request, wait=True)
             else:
                 mark = self._inbox.wait_for(self._has_news, request.iteration)
             if mark is not None and mark is not Mark.NOTHING:
                 return mark
 
-    def _wants_more(self, batch_size: int) -> bool:
-        return not self._ended and (self._rows < 2 * batch_size or len(self._held) < _AHEAD_BLOCKS)
+    def _top_up(self, request: _Request) -> None:
+        """Take what is there already, when half of what should be here is used."""
+        if self._wanted(request.batch_size) >= self._rows:
+            while self._wanted(request.batch_size) and self._take(request, wait=False) is None:
+                pass
+
+    def _wanted(self, batch_size: int) -> int:
+        """How many more rows should be here."""
+        if self._ended:
+            return 0
+        most = max(2 * batch_size, min(self._ahead * batch_size, _AHEAD_BLOCKS * self._block_rows))
+        return max(0, most - self._rows)
 
     def _has_news(self) -> bool:
         return self._made < self._granted or self._final
 
     def _take(self, request: _Request, *, wait: bool) -> Mark | None:
-        """Take one more block, or notice the end of the epoch; a mark when nothing is there, or the iteration is over."""
-        taken = self._inbox.take(_WHOLE_BLOCK, iteration=request.iteration, unless=self._has_news if wait else _at_once)
+        """Take more rows of a block, or notice the end of the epoch; a mark when nothing is there, or the iteration is over."""
+        wanted = self._wanted(request.batch_size)
+        taken = self._inbox.take(wanted, iteration=request.iteration, unless=self._has_news if wait else _at_once)
         if isinstance(taken, Piece):
+            self._block_rows = len(taken.block)
             self._held.append(taken)
             self._rows += taken.stop - taken.start
             self._epoch_rows += taken.stop - taken.start

@@ -5,14 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 from testbed.processes import Process, descendants, list_processes
+from testbed.waiting import poll_until
 
 __all__ = ("executor_jvm", "tensorflow_process")
 
 
 def tensorflow_process(supervisor: int) -> Process:
-    """The process that runs the user's function."""
-    (found,) = (process for process in descendants(supervisor) if process.runs("tfos_core.tf_process"))
-    return found
+    """The process that runs the user's function, as soon as it is there."""
+
+    def look() -> tuple[Process, ...]:
+        return tuple(process for process in descendants(supervisor) if process.runs("tfos_core.tf_process"))
+
+    return poll_until(look, 20, what="the process of the node")[0]
 
 
 def executor_jvm(supervisor: int) -> Process:

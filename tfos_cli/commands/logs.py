@@ -12,6 +12,7 @@ from tfos_cli.log_reader import LogFile, log_files, read_new
 from tfos_cli.options import run_id_argument, verbosity_options
 from tfos_cli.runs import Run, RunStore
 from tfos_cli.ui.console import Console
+from tfos_cli.ui.progress import printable
 
 __all__ = ("command",)
 
@@ -61,6 +62,8 @@ class _Printer:
 
     def __call__(self, name: str, line: str) -> None:
         self.count += 1
+        if self._console.stdout.isatty():
+            line = printable(line)  # what a node says must not steer the terminal; a file gets it as it is
         self._console.result(f"{name} | {line}" if self._prefixed else line)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, is_dataclass
 from typing import Any
 
@@ -10,7 +11,9 @@ from tfos_cli.ui.console import Console, Style
 from tfos_core.errors import TfosError
 from tfos_core.shim.redaction import hide_url_passwords
 
-__all__ = ("describe", "hint_of", "sentence", "show")
+__all__ = ("describe", "harmless", "hint_of", "sentence", "show")
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def sentence(error: BaseException) -> str:
@@ -38,6 +41,11 @@ def hint_of(error: BaseException) -> str | None:
     return None
 
 
+def harmless(text: str) -> str:
+    """The text with its control characters written out, so that what a node or a file name says can not steer the terminal."""
+    return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
+
+
 def describe(error: BaseException, code: int) -> dict[str, Any]:
     """The error as a JSON object: type, message, hint, exit code, and the fields that its class adds."""
     fields = vars(error).items() if isinstance(error, TfosError) else ()
@@ -51,10 +59,11 @@ def show(console: Console, error: BaseException, code: int) -> None:
     if console.json:
         console.result_json(describe(error, code))
         return
-    console.error(sentence(error), hint_of(error))
+    hint = hint_of(error)
+    console.error(harmless(sentence(error)), None if hint is None else harmless(hint))
     remote = getattr(error, "remote_traceback", "") or "\n".join(getattr(error, "last_lines", ()))
     if remote:
-        console.note(console.styled(remote.rstrip(), Style.DIM))
+        console.note(console.styled(harmless(remote.rstrip()), Style.DIM))
 
 
 def _plain(value: Any) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import threading
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -22,6 +23,10 @@ __all__ = ("STATUS_FILE", "ProcessIdentity", "RunState", "RunStatus", "read_stat
 
 VERSION = 1
 STATUS_FILE = "status.json"
+
+_MAY_BE_NONE = ("exit_code", "first_failure", "ended", "inference")
+#: The year 5138; calendars of Python end in 9999.
+_LATEST_S = 1e11
 
 
 class RunState(StrEnum):
@@ -116,9 +121,32 @@ class RunStatus:
                 values[name] = ProcessIdentity(**values[name]) if values.get(name) else None
             for name in ("exports", "restarts", "instances"):
                 values[name] = tuple(values.get(name, ()))
-            return cls(**values)
+            status = cls(**values)
+            _check(status)
+            return status
         except (KeyError, TypeError) as exc:
             raise ValueError(f"the status record is incomplete: {exc}") from exc
+
+
+def _check(status: RunStatus) -> None:
+    """Raise ValueError for values that a damaged record has and that readers would stumble over."""
+    kinds: tuple[tuple[tuple[str, ...], type | tuple[type, ...]], ...] = (
+        (("run_id", "name", "master", "status", "error", "hint", "application_id"), str),
+        (("started", "ended"), (int, float)),
+        (("exit_code", "rows_fed"), int),
+        (("first_failure", "timings", "rows_per_node", "steps_per_node", "rows_left_over", "inference"), Mapping),
+    )
+    for names, kind in kinds:
+        for name in names:
+            value = getattr(status, name)
+            if not (isinstance(value, kind) or (value is None and name in _MAY_BE_NONE)):
+                raise ValueError(f"its {name} is {value!r:.40}")
+    for time in (status.started, status.ended):
+        if time is not None and not 0 <= time <= _LATEST_S:
+            raise ValueError(f"a time of {time!r} is in it")
+    for process in (status.follower, status.driver):
+        if process is not None and not (isinstance(process.pid, int) and isinstance(process.start_time, int) and process.pid > 0):
+            raise ValueError("a process in it has no number")
 
 
 def write_status(folder: Path, status: RunStatus) -> None:
@@ -137,7 +165,12 @@ def read_status(folder: Path) -> RunStatus:
         OSError: there is none, or it can not be read.
         ValueError: it is not a status record.
     """
-    data = parse_json((folder / STATUS_FILE).read_text(encoding="utf-8"))
+    # Not to wait for what a pipe of that name may say, nor to read a device to its end.
+    descriptor = os.open(folder / STATUS_FILE, os.O_RDONLY | os.O_NONBLOCK)
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise ValueError("it is not a plain file")
+        data = parse_json(file.read())
     if not isinstance(data, dict):
         raise ValueError(f"a status record is a JSON object, not {type(data).__name__}")
     return RunStatus.from_dict(data)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from conftest import RunLine
 from testbed.commandline import run_here
 from testbed.odd_specs import OddSpecs
+
+from tfos_cli.runs import RunStore
+from tfos_cli.ui.errors import harmless
 
 SPEC = "name: d\nentrypoint: a.py:f\nnum_executors: 1\ninput_mode: tensorflow\n"
 
@@ -171,3 +176,47 @@ def test_every_jobspec_and_damaged_ones_end_in_findings(tmp_path: Path) -> None:
     for path in sorted(jobspecs.glob("*.yaml")):
         environment = {"PATH": os.environ["PATH"], "TFOS_HOME": str(tmp_path / "home")}
         assert run_here(["tfos", "validate", str(path)], environment=environment).exit_code in (0, 2)
+
+
+GOOD_STATUS = {"v": 1, "run_id": "d-20260101-000000-0000", "name": "d", "state": "finished", "started": 1.0, "master": "x"}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"name": []}, {"master": {}}, {"started": "x"}, {"started": 1e300}, {"ended": float("nan")}, {"exit_code": "z"},
+        {"rows_fed": None}, {"timings": []}, {"first_failure": 1}, {"driver": {"pid": "x", "start_time": 0}},
+        {"driver": {"pid": -1, "start_time": 0}}, {"exports": 5}, {"restarts": None}, {"state": []},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_status_of_odd_values_is_told(job: Path, run_line: RunLine, change: dict[str, object]) -> None:
+    folder = job / "tfos-home" / "runs" / "d-20260101-000000-0000"
+    folder.mkdir(parents=True)
+    (folder / "status.json").write_text(json.dumps(GOOD_STATUS | change))
+    assert "can not be read" in run_line("tfos runs").stderr
+    assert "can not be read" in run_line("tfos status d", 2).stderr
+
+
+def test_a_status_that_is_no_file_is_not_waited_for(job: Path, run_line: RunLine) -> None:
+    folder = job / "tfos-home" / "runs" / "d-20260101-000000-0000"
+    folder.mkdir(parents=True)
+    os.mkfifo(folder / "status.json")
+    assert "not a plain file" in run_line("tfos runs").stderr
+    (folder / "status.json").unlink()
+    (folder / "status.json").symlink_to("/dev/zero")
+    assert "not a plain file" in run_line("tfos status d", 2).stderr
+
+
+def test_what_others_said_does_not_steer_the_terminal(job: Path, run_line: RunLine) -> None:
+    outcome = run_line(["tfos", "status", "\x1b]0;title\x07\x1b[2J"], 2)
+    assert "\x1b" not in outcome.stderr
+    assert harmless("a\x1b[2J\n\tb\x9b") == "a\\x1b[2J\n\tb\\x9b"
+
+
+def test_runs_that_begin_in_the_same_moment_have_folders_of_their_own(job: Path) -> None:
+    store = RunStore.of_environment({"TFOS_HOME": str(job / "home")})
+    with ThreadPoolExecutor(8) as pool:
+        runs = list(pool.map(lambda _: store.create("d", master="x", now=1.0), range(40)))
+    assert len({run.id for run in runs}) == 40
+    assert all((run.folder / "status.json").is_file() for run in runs)

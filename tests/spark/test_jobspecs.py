@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from testbed.commandline import Outcome
 from testbed.standalone import StandaloneCluster
@@ -38,9 +40,31 @@ def test_the_example_trains_a_good_model_on_this_machine(
 ) -> None:
     spec, export = ROOT / "jobspecs" / f"digits_{mode}.yaml", tmp_path / "exports" / "digits"
     line = ["tfos", "train", str(spec), "--set", f"args.export_dir={export}"]
-    assert check(run_line(line, fresh=True, timeout_s=LONGEST_S)) == export
+    outcome = run_line(line, fresh=True, timeout_s=LONGEST_S)
+    assert check(outcome) == export
     (record,) = (tfos_home / "runs").iterdir()
     assert list((record / "tensorboard").rglob("events.out.tfevents.*"))
+    if mode == "spark":
+        answer_as_well_as_it_said(outcome, export, run_line, tmp_path)
+
+
+def answer_as_well_as_it_said(trained: Outcome, export: Path, run_line: RunLine, folder: Path) -> None:
+    """Inference over the test file tells as many digits as the training said: the model alone, and a program on nodes."""
+    told = re.search(r"\((\d+) of (\d+) images\)", trained.stdout)
+    assert told is not None
+    correct, images = int(told[1]), int(told[2])
+
+    line = ["tfos", "infer", str(ROOT / "jobspecs" / "digits_infer.yaml"), "--set", f"infer.export_dir={export}"]
+    outcome = run_line([*line, "--set", f"infer.output.path={folder / 'digits'}"], fresh=True, timeout_s=LONGEST_S)
+    assert f"rows       {images} in, {images} out" in outcome.stdout
+    table = pq.read_table(folder / "digits")
+    digits = np.array(table["probabilities"].to_pylist()).argmax(axis=1)
+    assert (len(digits), (digits == table["label"].to_numpy()).sum()) == (images, correct)
+
+    line = ["tfos", "infer", str(ROOT / "jobspecs" / "digits_answers.yaml"), "--set", f"args.export_dir={export}"]
+    run_line([*line, "--set", f"infer.output.path={folder / 'answers'}"], fresh=True, timeout_s=LONGEST_S)
+    table = pq.read_table(folder / "answers")
+    assert (len(table), (table["digit"].to_numpy() == table["label"].to_numpy()).sum()) == (images, correct)
 
 
 def test_nodes_that_read_tfrecords_themselves_train_a_good_model(run_line: RunLine, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import logging
 import socket
 import threading
@@ -72,6 +73,7 @@ def descriptor_count() -> int:
 
 @pytest.fixture(autouse=True)
 def no_thread_or_socket_left() -> Iterator[None]:
+    gc.collect()  # what an earlier test left as garbage must not be closed while this one counts
     threads, descriptors = threading.active_count(), descriptor_count()
     yield
     assert threading.active_count() == threads

@@ -20,26 +20,17 @@ if TYPE_CHECKING:
 def test_every_row_is_answered_in_order_whatever_partitions_and_results_are_like(sc: SparkContext, nothing_left: None) -> None:
     """Empty partitions, rows that are None, short last batches, and results far larger than the byte budget."""
     parts = [list(range(25)), [], [None, 1, None], [], list(range(100, 131)), [7]]
-    rdd = sc.parallelize(parts, len(parts)).flatMap(_itself)
+    rdd = sc.parallelize(parts, len(parts)).flatMap(answer_nodes.itself)
     args = {"bytes": 200_000, "batch_size": 10}
     with started_cluster(sc, answer_nodes.echo_fat, args, options={"feed_budget_bytes": 1 << 16}) as running:
         answers = running.inference(rdd, feed_timeout=60)
         assert answers.getNumPartitions() == len(parts)
-        found = answers.map(_without_bytes).collect()
+        found = answers.map(answer_nodes.without_bytes).collect()
         running.shutdown()
     assert [row for row, _, _ in found] == [row for part in parts for row in part]
     assert {size for _, size, _ in found} == {200_000}
     sizes = [batch for _, _, batch in found]
     assert sizes == [10] * 20 + [5] * 5 + [3] * 3 + [10] * 30 + [1] + [1], "a batch never mixes partitions"
-
-
-def _itself(rows: list[object]) -> list[object]:
-    return rows
-
-
-def _without_bytes(answer: tuple[object, bytes, int]) -> tuple[object, int, int]:
-    row, fat, batch = answer
-    return row, len(fat), batch
 
 
 def test_a_binary_column_arrives_as_bytes_and_null_as_none(sc: SparkContext, nothing_left: None) -> None:
@@ -63,7 +54,7 @@ def test_a_result_too_few_is_an_error_at_once_on_both_sides(sc: SparkContext, no
 def test_the_program_of_the_page_about_inference_answers(sc: SparkContext, nothing_left: None) -> None:
     page = (Path(__file__).parents[2] / "docs" / "inference.md").read_text(encoding="utf-8")
     block = next(block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "def main_fun" in block)
-    names: dict[str, Any] = {}
+    names: dict[str, Any] = {"__name__": "__main__"}
     exec(block, names)
     with started_cluster(sc, names["main_fun"], argparse.Namespace(batch_size=3)) as running:
         found = running.inference(sc.parallelize([(i, i) for i in range(10)], 2), feed_timeout=60).collect()

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-__all__ = ("DieOnce", "answer", "answer_too_few", "echo_fat", "never_answer", "take_lengths")
+__all__ = ("DieOnce", "answer", "answer_too_few", "echo_fat", "itself", "never_answer", "take_lengths", "without_bytes")
 
 
 def answer(args: Any, ctx: Any) -> None:
@@ -47,6 +47,17 @@ def never_answer(args: Any, ctx: Any) -> None:
     feed = ctx.get_data_feed(train_mode=False)
     feed.next_batch(10)
     threading.Event().wait()
+
+
+def itself(rows: list[Any]) -> list[Any]:
+    """For `flatMap`: a partition of one element becomes one of the element's."""
+    return rows
+
+
+def without_bytes(answer: tuple[Any, bytes, int]) -> tuple[Any, int, int]:
+    """What `echo_fat` gave, with the number of bytes only."""
+    row, fat, batch = answer
+    return row, len(fat), batch
 
 
 class DieOnce:

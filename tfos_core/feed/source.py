@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from tfos_core.column_names import with_plain_names
@@ -45,10 +46,32 @@ def inference_rdd(data: Any, target: Target, reporter: Any = None) -> Any:
 
     if _is_connect(data):
         raise _connect_error()
-    rdd = data.rdd if isinstance(data, DataFrame) else _checked_rdd(data, "inference")
+    rdd = _row_rdd(data) if isinstance(data, DataFrame) else _checked_rdd(data, "inference")
     if is_raw(rdd):
         return _frames(rdd).mapPartitions(InferFrames(target=target, reporter=reporter))
     return rdd.mapPartitions(InferRows(target=target, reporter=reporter))
+
+
+def _row_rdd(df: Any) -> Any:
+    """Rows of a DataFrame with bytes in binary columns, where the JVM's pickle has bytearrays."""
+    from pyspark.sql.types import BinaryType
+
+    binary = tuple(place for place, field in enumerate(df.schema.fields) if isinstance(field.dataType, BinaryType))
+    return df.rdd.map(_WithBytes(binary)) if binary else df.rdd
+
+
+@dataclass(frozen=True, slots=True)
+class _WithBytes:
+    places: tuple[int, ...]
+
+    def __call__(self, row: Any) -> Any:
+        from pyspark.sql import Row
+
+        values = list(row)
+        for place in self.places:
+            if values[place] is not None:
+                values[place] = bytes(values[place])
+        return Row(*row.__fields__)(*values)
 
 
 def is_raw(rdd: Any) -> bool:

@@ -36,7 +36,7 @@ def write_counted(df: Any, path: str, *, format: str) -> int:  # noqa: A002 - Sp
     from pyspark.sql import Observation
     from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
 
-    observation = Observation("tfos_written")
+    observation = Observation()
     counted = df.observe(observation, F.count(F.lit(1)).alias("rows"))
     try:
         counted.write.format(format).mode("error").options(**_OPTIONS.get(format, {})).save(path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import random
 import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -254,6 +255,36 @@ def test_a_node_that_returns_early_ends_the_steps_of_the_others(make: Any) -> No
         driver.hubs["worker:1"].close()
         driver.end(final=True)
         assert len(pool.submit(list, batches[0]).result(DEADLINE)) < 5, "no more than was granted by then"
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_whatever_comes_in_whatever_order_all_make_the_steps_of_the_poorest(make: Any, seed: int) -> None:
+    chance = random.Random(seed)
+    nodes, size, stacked = chance.choice([1, 2, 3]), chance.choice([1, 3, 10, 64]), chance.random() < 0.5
+    # Rows of every partition, by node and epoch.
+    epochs = [[[chance.randrange(200) for _ in range(chance.choice([0, 1, 1, 4]))] for _ in range(nodes)] for _ in range(2)]
+    driver = make(nodes)
+
+    def feed() -> None:
+        for seq, parts in enumerate(epochs):
+            for node, rows in chance.sample(
+                [(node, rows) for node, each in enumerate(parts) for rows in each], sum(map(len, parts))
+            ):
+                driver.put(node, rows, seq=seq, block=chance.choice([5, 50, 1000]))
+            driver.end(seq, final=seq == 1)
+
+    def iterate(node: int) -> list[int]:
+        source = driver.source(node, size, allow_empty=True)
+        return [sum(len(batch) if stacked else 1 for batch in (source.stacks() if stacked else source())) for _ in epochs]
+
+    with ThreadPoolExecutor(nodes + 1) as pool:
+        feeding = pool.submit(feed)
+        made = [future.result(DEADLINE) for future in [pool.submit(iterate, node) for node in range(nodes)]]
+        feeding.result(DEADLINE)
+    expected = [min(sum(rows) // size for rows in parts) for parts in epochs]
+    assert made == [expected] * nodes
+    for node, name in enumerate(driver.names):
+        assert driver.totals.left_over.get(name, 0) == sum(sum(parts[node]) for parts in epochs) - sum(expected) * size
 
 
 def test_much_that_was_left_over_is_a_warning_that_says_what_to_do() -> None:

@@ -11,9 +11,6 @@ unexport SPARK_HOME SPARK_CONF_DIR PYSPARK_PYTHON PYSPARK_DRIVER_PYTHON
 PYTHON_HERE := .venv/bin/python
 PYTEST := $(PYTHON_HERE) -m pytest
 
-# Files of the slow tier that are quick enough for every change.
-SLOW_IN_TEST :=
-
 help:
 	@echo "make demo        set up .venv and train the digits model on two Spark executors"
 	@echo "make test        set up .venv; ruff, mypy, tests of the unit and spark tiers"
@@ -29,7 +26,7 @@ demo: java venv-demo
 	$(PYTHON_HERE) -m tfos_cli train jobspecs/digits_spark.yaml
 
 test: java lint venv-dev
-	$(PYTEST) tests/unit tests/spark $(SLOW_IN_TEST)
+	$(PYTEST) -m "not slow" tests/unit tests/spark
 
 test-unit: venv-dev
 	$(PYTEST) tests/unit
@@ -38,7 +35,7 @@ test-spark: java venv-dev
 	$(PYTEST) tests/spark
 
 test-slow: java venv-dev
-	$(PYTEST) tests/slow
+	$(PYTEST) -m slow tests/spark tests/slow
 
 test-all: java lint venv-dev
 	$(PYTEST) tests

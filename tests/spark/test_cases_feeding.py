@@ -251,7 +251,8 @@ def test_equal_steps_keep_a_loop_of_the_programs_own_together(sc: SparkContext, 
     assert one["sizes"] == other["sizes"] == [16]
     assert report.rows == 2 * sum(sizes)
     assert whole.steps_per_node == {"worker:0": 8, "worker:1": 8}
-    assert sorted(whole.left_over.values()) == [2 * (70 - 64), 2 * (330 - 64)]
+    # Which node gets which partition may differ between the epochs.
+    assert sum(whole.left_over.values()) == 2 * ((70 - 64) + (330 - 64))
     assert [event.id for event in events.all("warning")].count("rows-left-over") == 1
 
 

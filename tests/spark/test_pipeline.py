@@ -58,6 +58,7 @@ def test_the_digits_in_a_pipeline_are_as_good_as_the_training_said(
     assert evaluator.evaluate(names["again"]) == names["accuracy"]
 
 
+@pytest.mark.slow
 def test_cross_validation_finds_the_better_parameter(spark: SparkSession, nothing_left: None, tmp_path: Path) -> None:
     names: dict[str, Any] = {"spark": spark, "__name__": "__main__", "pipeline": __import__("tfos_core").pipeline}
     exec(example(VALIDATION, tmp_path), names)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from testbed import nodes
 from testbed.commandline import TfosProcess
 from testbed.faults import executor_jvm
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 def test_a_killed_executor_costs_an_epoch_and_not_the_job(
     nothing_left: None, tfos_process: Callable[..., TfosProcess], tmp_path: Path
 ) -> None:

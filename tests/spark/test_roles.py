@@ -67,7 +67,9 @@ def test_two_nodes_train_with_keras_3_and_a_loop_of_their_own(train: Any, nothin
     assert (tmp_path / "model" / "saved_model.pb").is_file()
 
 
-@pytest.mark.parametrize("on_driver", [False, True], ids=["on_executors", "on_the_driver"])
+@pytest.mark.parametrize(
+    "on_driver", [pytest.param(False, id="on_executors"), pytest.param(True, id="on_the_driver", marks=pytest.mark.slow)]
+)
 def test_a_coordinator_trains_with_parameter_servers(on_driver: bool, train: Any, nothing_left: None) -> None:
     said = train("parameter_server", f"driver_ps_nodes={str(on_driver).lower()}")
     check_training(said, 0.93)

@@ -55,6 +55,7 @@ def test_a_cluster_runs_a_job_on_two_executors_and_leaves_nothing(nothing_left: 
     assert not folder.exists()
 
 
+@pytest.mark.slow
 def test_workers_offer_gpus_that_a_script_names(nothing_left: None, tmp_path: Path) -> None:
     script = tmp_path / "job.py"
     script.write_text(JOB)
@@ -63,6 +64,7 @@ def test_workers_offer_gpus_that_a_script_names(nothing_left: None, tmp_path: Pa
         assert submit(cluster, script, *options) == "2 ['3', '7']"
 
 
+@pytest.mark.slow
 def test_executors_and_workers_can_be_killed_by_themselves(nothing_left: None, tmp_path: Path) -> None:
     from testbed.spark_context import start_context
 

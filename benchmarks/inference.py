@@ -137,6 +137,7 @@ def _ours(df: Any, case: Case, model: str, batch_size: int) -> Any:
 
 def _theirs(df: Any, case: Case, model: str, batch_size: int) -> Any:
     from pyspark.ml.functions import predict_batch_udf
+    from pyspark.sql import functions as f
     from pyspark.sql.types import ArrayType, FloatType
 
     answer = predict_batch_udf(
@@ -145,7 +146,8 @@ def _theirs(df: Any, case: Case, model: str, batch_size: int) -> Any:
         batch_size=batch_size,
         input_tensor_shapes=[[case.size]],
     )
-    return df.select(answer(*case.columns).alias("y"))
+    # Several columns for one tensor have to be combined first: "use `array` to combine columns into tensors", it says.
+    return df.select(answer(f.array(*case.columns) if case.is_wide else f.col("x")).alias("y"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -290,6 +290,8 @@ class Supervisor:
             # A failure that it told of before counts.
             self._hear_process()
         self._stop_reason = reason
+        if self._door is not None:
+            self._door.leave_word(reason)
         if self._process is not None and self._outcome is None:
             self._kill_process(signal.SIGTERM)
             self._kill_at = min(self._kill_at or math.inf, time.monotonic() + settings.STOP_GRACE_S)

@@ -180,7 +180,11 @@ class FeedCoordinator:
         """Handle one message of a node's FeedHub; unknown ones are ignored, for a newer node."""
         op = message.get("op")
         if op == "feed.failed":
-            self.abort(from_wire(message.get("error") or {}))
+            error = from_wire(message.get("error") or {})
+            self.abort(error)
+            if not self._training.locked():
+                # Inference runs in jobs of the caller's: no call of ours is there to raise it, and the nodes would wait for ever.
+                self._on_error(error)
             return
         self.totals.note(node, message)
         if op == "feed.steps":

@@ -10,6 +10,7 @@ from typing import Any
 
 from tfos_core.errors import ConfigError, TfosError
 from tfos_core.feed import rendezvous
+from tfos_core.feed.last_word import leave_word
 from tfos_core.feed.refusal import Refusal, Uplink
 
 __all__ = ("FeedDoor",)
@@ -26,6 +27,7 @@ class FeedDoor:
     def __init__(self, *, node: str, generation: str, environ: Mapping[str, str]) -> None:
         self._node = node
         self._generation = generation
+        self._environ = environ
         self._refusal: Refusal | None = None
         rendezvous.sweep(environ)
         _refuse_company(rendezvous.executor_folder(environ), node)
@@ -59,6 +61,10 @@ class FeedDoor:
             self._refusal.start("closed", None)
         else:
             self._refusal.start("failed", error)
+
+    def leave_word(self, reason: str) -> None:
+        """Tell tasks that come when nobody is here any more why that is so."""
+        leave_word(self._environ, self._generation, self._node, reason)
 
     def close(self) -> None:
         """Stop answering and remove the folder."""

@@ -16,6 +16,7 @@ from tfos_core.errors import FeedError, ResultCountError, TfosError
 from tfos_core.feed.blocks import decode
 from tfos_core.feed.failures import to_wire
 from tfos_core.feed.feeder import Feeder, Hello, NodeClosedError, NodeRefusedError
+from tfos_core.feed.last_word import word_of
 from tfos_core.feed.packing import Packed, pack_arrow, pack_frames, pack_rows
 from tfos_core.feed.rendezvous import Descriptor, executor_folder
 from tfos_core.feed.wire import Mode
@@ -155,14 +156,14 @@ def _infer(target: Target, blocks: Iterator[Packed], reporter: Reporter | None) 
                 yield from rows
             consumed = feeder.await_drained()
     except NodeClosedError as exc:
-        raise FeedError(
+        raise word_of(os.environ, target.generation) or FeedError(
             f"the node {exc} ended before it had answered partition {hello.partition}",
             "During inference the function has to run until should_stop().",
             str(exc),
             hello.partition,
         ) from None
     except NodeRefusedError as exc:
-        raise exc.error from None
+        raise (word_of(os.environ, target.generation) or exc.error) from None
     if given != consumed:
         raise ResultCountError(
             f"{given} results for {consumed} rows of partition {hello.partition}", None, descriptor.node, hello.partition

@@ -150,6 +150,15 @@ def test_a_hubs_failure_aborts(bench: Bench) -> None:
     assert bench.sc.cancelled.is_set()
 
 
+def test_a_failure_while_nothing_is_trained_reaches_the_cluster() -> None:
+    """Inference runs in jobs of the caller's, so that no call of the coordinator can raise it."""
+    told: list[Exception] = []
+    coordinator = FeedCoordinator(["a"], lambda *_: None, lambda _: None, on_error=told.append)
+    coordinator.handle("a", {"op": "feed.failed", "error": to_wire(FeedTimeoutError("no result for 3 seconds"))})
+    assert [str(error) for error in told] == ["no result for 3 seconds"]
+    assert isinstance(coordinator.error, FeedTimeoutError)
+
+
 def test_a_failed_outcome_is_the_error_when_nobody_knows_better(bench: Bench) -> None:
     outcome = Outcome(partition=0, state="failed", node="a", error=to_wire(FeedError("the node a is gone")))
     with pytest.raises(FeedError, match="the node a is gone"):

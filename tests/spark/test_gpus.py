@@ -82,6 +82,7 @@ def test_spark_gives_every_node_its_gpus_and_feed_tasks_use_every_core(
     assert devices(served)["worker:0"] in ("4", "7")
 
 
+@pytest.mark.slow
 def test_the_gpu_example_trains_with_a_gpu_for_each_node_and_status_shows_which(
     run_line: RunLine, workers: StandaloneCluster, tfos_home: Path, tmp_path: Path
 ) -> None:
@@ -138,6 +139,7 @@ def test_nodes_of_one_host_share_what_nvidia_smi_shows(
     assert re.fullmatch(r"too few GPUs on [\w.:-]+: 4 needed \(worker:0, worker:1 with 2 each\), 3 present", str(caught.value))
 
 
+@pytest.mark.slow
 def test_a_run_without_enough_gpus_exits_4_and_names_the_host(
     nothing_left: None, run_line: RunLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -67,6 +67,7 @@ def answer_as_well_as_it_said(trained: Outcome, export: Path, run_line: RunLine,
     assert (len(table), (table["digit"].to_numpy() == table["label"].to_numpy()).sum()) == (images, correct)
 
 
+@pytest.mark.slow
 def test_nodes_that_read_tfrecords_themselves_train_a_good_model(run_line: RunLine, tmp_path: Path) -> None:
     export = tmp_path / "exports" / "digits"
     line = ["tfos", "train", str(ROOT / "jobspecs" / "digits_tfrecord.yaml"), "--set", f"args.export_dir={export}"]

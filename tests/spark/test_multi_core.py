@@ -97,6 +97,7 @@ def test_without_stage_level_scheduling_task_cpus_put_one_node_on_each_executor(
     assert len({entry["folder"] for entry in noted}) == EXECUTORS
 
 
+@pytest.mark.slow
 def test_the_example_trains_with_one_node_on_each_executor_of_two_cores(
     one_host: StandaloneCluster, run_line: RunLine, tfos_home: Path, tmp_path: Path
 ) -> None:

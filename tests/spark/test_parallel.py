@@ -79,6 +79,7 @@ def test_the_job_spec_runs_instances_and_prints_their_results(run_line: RunLine,
     assert written == {("worker-0", "train"), ("worker-1", "train")}
 
 
+@pytest.mark.slow
 def test_a_failed_instance_gives_the_exit_code_of_user_code(run_line: RunLine, tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text("def main_fun(args, ctx):\n    return 1 / ctx.task_index\n")
     (tmp_path / "job.yaml").write_text("name: part\nentrypoint: app.py:main_fun\nmode: parallel\nnum_executors: 2\n")

@@ -98,6 +98,7 @@ def test_rows_arguments_and_parameters_reach_the_function(spark: SparkSession, n
     assert (model.getExportDir(), model.getInputMapping()) == (export, {"n": "second", "Vector": "first"})
 
 
+@pytest.mark.slow
 def test_a_second_fit_replaces_the_model_also_for_workers_that_know_the_first(
     numbers: DataFrame, nothing_left: None, tmp_path: Path
 ) -> None:

@@ -167,6 +167,7 @@ def test_the_job_runs_in_the_shipped_environment_and_nobody_sees_its_secret(
     assert list((tmp_path / "events").iterdir())
 
 
+@pytest.mark.slow
 def test_an_error_does_not_tell_the_secret(
     job: Callable[..., TfosProcess], cluster: StandaloneCluster, tmp_path: Path, tfos_home: Path, nothing_left: None
 ) -> None:

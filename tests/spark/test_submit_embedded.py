@@ -53,6 +53,7 @@ def look(rows):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("nothing_left")
 def test_executors_of_this_machine_run_the_program_and_leave_nothing(tmp_path: Path) -> None:
     job = tmp_path / "my job 100%20"

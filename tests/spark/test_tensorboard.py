@@ -182,6 +182,7 @@ def test_a_run_goes_on_when_tensorboard_dies(sc: SparkContext, nothing_left: Non
     assert any("was killed by signal 9" in message for message in messages)
 
 
+@pytest.mark.slow
 def test_the_example_shows_the_digits_and_keeps_what_it_showed(
     tfos_process: Callable[..., TfosProcess],
     tfos_home: Path,

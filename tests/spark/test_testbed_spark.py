@@ -45,6 +45,7 @@ def submit(cluster: StandaloneCluster, script: Path, *options: str) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.slow
 def test_a_cluster_runs_a_job_on_two_executors_and_leaves_nothing(nothing_left: None, tmp_path: Path) -> None:
     script = tmp_path / "job.py"
     script.write_text(JOB)

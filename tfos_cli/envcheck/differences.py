@@ -50,21 +50,47 @@ def differences(machines: Mapping[str, Mapping[str, str]], reference: Mapping[st
     """
     reference = reference or {}
     found: list[Difference] = []
+    tied: list[str] = []
     for aspect in dict.fromkeys(aspect for values in machines.values() for aspect in values):
-        has = {name: values[aspect] for name, values in machines.items() if aspect in values}
-        votes = Counter(has.values())
-        if aspect in reference:
-            votes[reference[aspect]] += 1
-        if len(votes) < 2:
-            continue
-        majority = max(votes, key=lambda value: (votes[value], value == reference.get(aspect), value.startswith("ok")))
-        for name, value in has.items():
-            if value != majority:
-                count, others = votes[majority], votes.total() - 1
-                found.append(Difference(machine=name, aspect=aspect, has=value, majority=majority, count=count, others=others))
+        votes = _votes(machines, reference, aspect)
+        ranks = sorted((_rank(votes, reference, aspect, value) for value in votes), reverse=True)
+        if len(ranks) > 1 and ranks[0] == ranks[1]:
+            tied.append(aspect)
+        else:
+            majority = max(votes, key=lambda value: _rank(votes, reference, aspect, value))
+            found += _odd_ones(machines, aspect, votes, majority)
+    # As many say the one as the other: whoever is odd in other things is more likely to be so here.
+    oddity = Counter(difference.machine for difference in found)
+    for aspect in tied:
+        votes = _votes(machines, reference, aspect)
+        majority = min(votes, key=lambda value: _oddity(machines, oddity, aspect, value))
+        found += _odd_ones(machines, aspect, votes, majority)
     most = Counter(difference.machine for difference in found)
     order = list(machines)
     return tuple(sorted(found, key=lambda difference: (-most[difference.machine], order.index(difference.machine))))
+
+
+def _votes(machines: Mapping[str, Mapping[str, str]], reference: Mapping[str, str], aspect: str) -> Counter[str]:
+    votes = Counter(values[aspect] for values in machines.values() if aspect in values)
+    if aspect in reference:
+        votes[reference[aspect]] += 1
+    return votes
+
+
+def _rank(votes: Counter[str], reference: Mapping[str, str], aspect: str, value: str) -> tuple[int, bool, bool]:
+    return votes[value], value == reference.get(aspect), value.startswith("ok")
+
+
+def _oddity(machines: Mapping[str, Mapping[str, str]], oddity: Counter[str], aspect: str, value: str) -> int:
+    return sum(oddity[name] for name, values in machines.items() if values.get(aspect) == value)
+
+
+def _odd_ones(machines: Mapping[str, Mapping[str, str]], aspect: str, votes: Counter[str], majority: str) -> Iterator[Difference]:
+    count, others = votes[majority], votes.total() - 1
+    for name, values in machines.items():
+        value = values.get(aspect)
+        if value is not None and value != majority:
+            yield Difference(machine=name, aspect=aspect, has=value, majority=majority, count=count, others=others)
 
 
 def aspects_of(facts: Mapping[str, Any], *, is_driver: bool = False) -> dict[str, str]:

@@ -325,3 +325,14 @@ def test_a_home_that_can_not_be_written_and_workers_that_are_not_reused_are_foun
 
 def test_options_that_change_a_spec_need_one(run_line: RunLine) -> None:
     assert "there is none" in run_line("tfos env-check --master yarn", 2).stderr
+
+
+@pytest.mark.parametrize("names", [("one", "odd"), ("odd", "one")])
+def test_between_two_machines_the_one_that_is_odd_otherwise_is_the_odd_one(names: tuple[str, str]) -> None:
+    machines = {
+        "one": {"keras": "3.15.1", "HADOOP_CONF_DIR": "not set", "write x": "ok"},
+        "odd": {"keras": "3.0.1", "HADOOP_CONF_DIR": "/etc/odd", "write x": "Read-only file system"},
+    }
+    found = differences({name: machines[name] for name in names}, {"keras": "3.15.1"})
+    assert {difference.machine for difference in found} == {"odd"}
+    assert {difference.aspect for difference in found} == {"keras", "HADOOP_CONF_DIR", "write x"}

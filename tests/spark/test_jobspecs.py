@@ -74,7 +74,8 @@ def test_nodes_that_read_tfrecords_themselves_train_a_good_model(run_line: RunLi
     assert check(run_line(line, fresh=True, timeout_s=LONGEST_S)) == export
 
 
-@pytest.mark.parametrize("mode", ["spark", pytest.param("tensorflow", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", MODES)
 def test_the_example_trains_the_same_model_on_a_standalone_cluster(
     mode: str, run_line: RunLine, standalone: StandaloneCluster, tmp_path: Path
 ) -> None:

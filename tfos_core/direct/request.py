@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from tfos_core.compat import disable_auto_shard
 from tfos_core.direct.errors import DataError
 from tfos_core.direct.mixing import mixed
 from tfos_core.direct.parquet import ParquetFiles
@@ -94,7 +95,7 @@ def make_dataset(request: DataRequest, batch_size: int, *, drop_remainder: bool 
     # TensorFlow cuts batches out of blocks without Python: two to three times as fast as a batch at a time from Python.
     dataset = dataset.rebatch(batch_size, drop_remainder=drop_remainder).prefetch(2)
     options = tf.data.Options()
-    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
+    disable_auto_shard(options)
     return dataset.with_options(options)
 
 

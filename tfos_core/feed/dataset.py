@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from tfos_core.compat import disable_auto_shard
 from tfos_core.errors import ConfigError, FeedError
 from tfos_core.feed.elements import arrays, describe_mapped, mapped_arrays
 from tfos_core.feed.hub import FeedHub
@@ -84,7 +85,7 @@ def make_dataset(
     stacks = tf.data.Dataset.from_generator(source.stacks, output_signature=_structured(spec, signature))
     dataset = stacks.flat_map(_cut_tuple if spec["form"] == "tuple" else tf.data.Dataset.from_tensor_slices)
     options = tf.data.Options()
-    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
+    disable_auto_shard(options)
     return dataset.with_options(options)
 
 

@@ -7,14 +7,12 @@ what waits in the driver's memory is bounded by the number of nodes.
 from __future__ import annotations
 
 import base64
-import contextlib
-import socket
-import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from tfos_core.tensorboard.event_files import EventFiles, Piece
+from tfos_core.tensorboard.rounds import Rounds
 
 __all__ = ("Collector",)
 
@@ -27,8 +25,8 @@ _BYTES_PER_S = 4 * 1024 * 1024
 _ANSWER_S = 30.0
 
 
-class Collector:
-    """A thread from `start` to the end of the last round, which `finish` asks for; readable (`fileno`) once it is over.
+class Collector(Rounds):
+    """Sends; over also when the driver wants no more.
 
     Args:
         folder: the node's log folder; files that are there when this object is made are left out unless they grow.
@@ -46,43 +44,18 @@ class Collector:
         interval_s: float,
         limit_bytes: int = _LIMIT_BYTES,
     ) -> None:
+        super().__init__("tfos-collector", interval_s)
         self._folder = folder
         self._node = node
         self._send = send
-        self._interval_s = interval_s
         self._limit_bytes = limit_bytes
         self._files = EventFiles(folder, piece_bytes=_PIECE_BYTES, limit_bytes=limit_bytes)
-        self._changed = threading.Condition()
-        self._finishing = False
-        self._stopped = False
         self._answered = False
-        self._over = threading.Event()
-        self._ready, self._over_sock = socket.socketpair()
-        self._thread = threading.Thread(target=self._run, name="tfos-collector", daemon=True)
 
     def start(self) -> None:
         """Begin with the rounds."""
         self._send({"op": "files.begin"})
-        self._thread.start()
-
-    def finish(self) -> None:
-        """Nothing will be written any more: send the rest now. Again is no error."""
-        with self._changed:
-            self._finishing = True
-            self._changed.notify_all()
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the last round has ended, or the driver wants no more."""
-        return self._over.is_set()
-
-    def wait(self, timeout_s: float) -> bool:
-        """Until it is over, at most so long; whether it is."""
-        return self._over.wait(timeout_s)
-
-    def fileno(self) -> int:
-        """Readable once it is over."""
-        return self._ready.fileno()
+        super().start()
 
     def on_message(self, message: Mapping[str, Any]) -> None:
         """What the driver says; never waits."""
@@ -98,38 +71,13 @@ class Collector:
         count = self._files.pending_bytes()
         return f"{count} bytes of the event files of {self._node} were not collected; they are in {self._folder}" if count else ""
 
-    def close(self) -> None:
-        """Give up what is not sent; may be called twice."""
-        with self._changed:
-            self._stopped = self._finishing = True
-            self._changed.notify_all()
-        if self._thread.is_alive():
-            self._thread.join(1.0)
-        self._ready.close()
-        self._over_sock.close()
-
-    def _run(self) -> None:
-        try:
-            last = False
-            while not last and not self._stopped:
-                with self._changed:
-                    self._changed.wait_for(lambda: self._finishing or self._stopped, self._interval_s)
-                # Looked at before the round: what was written until `finish` was called is in the last one.
-                last = self._finishing
-                self._round(paced=not last)
-            self._send({"op": "files.done"})
-        finally:
-            self._over.set()
-            with contextlib.suppress(OSError):
-                self._over_sock.send(b"\0")
-
-    def _round(self, *, paced: bool) -> None:
+    def _round(self, *, last: bool) -> None:
         if self._stopped:
             return
         for piece in self._files.pending():
             if not self._deliver(piece):
                 return
-            if paced:
+            if not last:
                 self._pause(len(piece.data) / _BYTES_PER_S)
         if self._files.is_full:
             self._stopped = True
@@ -142,6 +90,9 @@ class Collector:
                     "hint": "Write summaries less often, or set tensorboard.log_dir to a folder that outlives the executors.",
                 }
             )
+
+    def _after_last(self) -> None:
+        self._send({"op": "files.done"})
 
     def _deliver(self, piece: Piece) -> bool:
         """Send a piece and wait until the driver has it; False when this ends the collecting."""

@@ -6,7 +6,7 @@ import contextlib
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +28,8 @@ SETTINGS = {
 
 
 @contextlib.contextmanager
-def start_spark() -> Iterator[Any]:
-    """A SparkSession on two executors, in a folder of its own; nothing of it stays in the pyspark package."""
+def start_spark(more: Mapping[str, str] | None = None) -> Iterator[Any]:
+    """A SparkSession on two executors, in a folder of its own; nothing of it stays in the pyspark package. `more` are settings."""
     from importlib.util import find_spec
 
     from pyspark import SparkConf
@@ -51,7 +51,7 @@ def start_spark() -> Iterator[Any]:
             "PYTHONPATH": os.pathsep.join(filter(None, [str(HERE), os.environ.get("PYTHONPATH", "")])),
             "TMPDIR": folder,
         }
-        conf = SparkConf().setAll(list(SETTINGS.items()))
+        conf = SparkConf().setAll(list((SETTINGS | dict(more or {})).items()))
         spark = SparkSession.builder.config(conf=conf).master(MASTER).getOrCreate()
         spark.sparkContext.setLogLevel("ERROR")
         try:

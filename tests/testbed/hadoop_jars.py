@@ -24,15 +24,16 @@ class NoHadoopError(Exception):
     """The jars can not be had here, and why."""
 
 
-def hadoop_jars() -> Path:
-    """The folder with the jars.
+def hadoop_jars(*, yarn: bool = False) -> Path:
+    """The folder with the jars of HDFS, and with `yarn` also of YARN, which only Maven has.
 
     Raises:
         NoHadoopError: neither Maven's repository nor the package index gave them.
     """
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tfos-tests"
     reasons = []
-    for name, fetch in ((f"hadoop-{VERSION}", _from_maven), (f"hadoop-of-pyspark-{OLD_PYSPARK}", _from_pyspark)):
+    places = ((f"hadoop-yarn-{VERSION}", _from_maven), (f"hadoop-of-pyspark-{OLD_PYSPARK}", _from_pyspark))
+    for name, fetch in places[:1] if yarn else places:
         folder = cache / name
         if any(folder.glob(NEEDED)):
             return folder

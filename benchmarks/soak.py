@@ -2,9 +2,9 @@
 
     python benchmarks/soak.py [--cycles 200] [--every 10] [--runs 50] [--private-tmp]
 
-Two executors; functions without TensorFlow, so that a cycle takes a second or two. Of ten clusters five are fed, one answers rows,
-one reads for itself, and three fail. Every tenth cycle is sampled when it is over, after a garbage collection. The first fifth of the
-cycles warms up; a line is laid through the rest. Ends with code 1 when anything grows.
+Two executors; functions without TensorFlow, so that a cycle takes a second or two. Of ten clusters five are fed, one answers
+rows, one reads for itself, and three fail. Every tenth cycle is sampled when it is over, after a garbage collection. The first
+fifth of the cycles warms up; a line is laid through the rest. Ends with code 1 when anything grows.
 
 Give it a machine, or a /tmp, of its own (`unshare -m` and a tmpfs on /tmp) and say so with `--private-tmp`: then /tmp is
 looked at as well as TMPDIR.

@@ -63,7 +63,8 @@ def _places(folder: Path) -> dict[str, Path]:
 
 def _run(places: Mapping[str, Path], left: list[str], *, private_tmp: bool) -> dict[str, float]:
     environment = os.environ | {"TMPDIR": str(places["tmp"]), "TFOS_HOME": str(places["home"])}
-    for name in ("SPARK_HOME", "SPARK_LOCAL_DIRS", "PYTHONPATH"):
+    environment["PYTHONPATH"] = str(HERE.parent)
+    for name in ("SPARK_HOME", "SPARK_LOCAL_DIRS"):
         environment.pop(name, None)
     command = [sys.executable, "-m", "tfos_cli", "train", "job.yaml", "--json"]
     records = places["home"] / "runs"

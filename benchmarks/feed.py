@@ -5,7 +5,8 @@
 All sides run on `local-cluster[2,1,1024]` with the same settings. Data is cached and counted before the first round. A round of
 Spark alone is `rdd.foreachPartition` over every row, or `df.mapInArrow` over every batch; a round of a feed is one `train` call of
 one epoch on a cluster that stays up, from the call to its return, when every row was taken by a node. The first round of each side
-warms up and is not counted.
+warms up and is not counted; it is where memory is watched. CPU seconds are those of all processes of a side, the JVMs included;
+memory is the peak of its Python processes on the executors: Spark's workers, and the nodes.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import argparse
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import node_functions
@@ -21,14 +23,37 @@ from report import Measurement, measure, print_table, write_results
 from session import MASTER, start_spark
 from shapes import SHAPES, Shape, build
 from upstream import Upstream
+from usage import PeakMemory, Usage
 
 EXECUTORS = 2
 WAYS = {"next_batch": node_functions.consume_batches, "as_dataset": node_functions.consume_datasets}
+UPSTREAM = "upstream 2.2.5"
+CPU, MEMORY = "CPU s/M rows", "MiB peak"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """What one pass over all rows took."""
+
+    rows: int
+    seconds: float
+    cpu_s: float
+
+
+@dataclass(slots=True, kw_only=True)
+class Side:
+    """One way to take the rows: `run` makes a round, `peak` another one, for its memory in MiB."""
+
+    run: Callable[[], Round]
+    peak: Callable[[], float]
+    peak_mib: float = 0.0
+    rounds: list[Round] = field(default_factory=list)
 
 
 def main() -> None:
     """Run every shape, print a table for each, and write the results."""
     options = _parse()
+    usage = Usage()
     measurements: list[Measurement] = []
     with start_spark() as spark:
         for shape in SHAPES:
@@ -36,7 +61,7 @@ def main() -> None:
                 continue
             with contextlib.ExitStack() as stack:
                 upstream = stack.enter_context(_upstream(shape, options)) if options.upstream else None
-                measurements += _run_shape(spark, shape, upstream, options)
+                measurements += _run_shape(spark, shape, upstream, usage, options)
     settings = {name: value for name, value in vars(options).items() if value is not None}
     print(f"\nwritten: {write_results('feed', measurements, master=MASTER, **settings)}")
 
@@ -64,55 +89,68 @@ def _scaled(rows: int, options: argparse.Namespace) -> int:
     return max(1, int(rows * options.scale / partitions)) * partitions
 
 
-def _run_shape(spark: Any, shape: Shape, upstream: Upstream | None, options: argparse.Namespace) -> list[Measurement]:
+def _run_shape(spark: Any, shape: Shape, upstream: Upstream | None, usage: Usage, options: argparse.Namespace) -> list[Measurement]:
     from tfos_core import TFCluster
 
     rows = _scaled(shape.rows, options)
     data = build(spark, shape, rows, options.partitions)
-    sides: dict[str, list[float]] = {}
+    sides: dict[str, Side] = {}
     for way, function in WAYS.items():
         args = {"batch_size": options.batch_size}
         cluster = TFCluster.run(spark.sparkContext, function, args, EXECUTORS, 0, input_mode=TFCluster.InputMode.SPARK)
-        alone, ours = f"Spark alone ({way})", f"ours, {way}"
-        rounds: dict[str, Callable[[], float]] = {
-            alone: lambda: rows / _seconds(_iterate_alone, data, shape),
-            ours: lambda cluster=cluster: rows / _seconds(cluster.train, data, 1),  # type: ignore[misc]
+        these = {
+            f"Spark alone ({way})": _side(usage, rows, _iterate_alone, data, shape),
+            f"ours, {way}": _side(usage, rows, cluster.train, data, 1),
         }
-        if upstream is not None and "upstream 2.2.5" not in sides:
-            rounds["upstream 2.2.5"] = lambda: _scaled(shape.upstream_rows, options) / upstream.round()["seconds"]
-        sides |= _alternate(rounds, options.rounds)
+        if upstream is not None and UPSTREAM not in sides:
+            these[UPSTREAM] = _their_side(upstream, _scaled(shape.upstream_rows, options))
+        _alternate(these, options.rounds)
+        sides |= these
         cluster.shutdown()
     data.unpersist()
     return _summarise(shape, sides)
 
 
-def _alternate(rounds: dict[str, Callable[[], float]], count: int) -> dict[str, list[float]]:
+def _side(usage: Usage, rows: int, function: Callable[..., Any], *arguments: Any) -> Side:
+    def run() -> Round:
+        started, cpu = time.perf_counter(), usage.cpu_s()
+        function(*arguments)
+        return Round(rows=rows, seconds=time.perf_counter() - started, cpu_s=usage.cpu_s() - cpu)
+
+    def peak() -> float:
+        with PeakMemory(usage) as memory:
+            function(*arguments)
+        return memory.peak_mib
+
+    return Side(run=run, peak=peak)
+
+
+def _their_side(upstream: Upstream, rows: int) -> Side:
+    return Side(run=lambda: Round(rows=rows, **upstream.round()), peak=lambda: float(upstream.round("memory")["peak_mib"]))
+
+
+def _alternate(sides: dict[str, Side], count: int) -> None:
     """`count` rounds of each side in turn, after one of each that warms up."""
-    for run in rounds.values():
-        run()
-    found: dict[str, list[float]] = {side: [] for side in rounds}
+    for side in sides.values():
+        side.peak_mib = side.peak()
     for _ in range(count):
-        for side, run in rounds.items():
-            found[side].append(run())
-    return found
+        for side in sides.values():
+            side.rounds.append(side.run())
 
 
-def _summarise(shape: Shape, sides: dict[str, list[float]]) -> list[Measurement]:
-    measured = {side: measure(shape.name, side, values) for side, values in sides.items()}
+def _summarise(shape: Shape, sides: dict[str, Side]) -> list[Measurement]:
+    rates = {name: measure(shape.shown, name, [each.rows / each.seconds for each in side.rounds]) for name, side in sides.items()}
     pairs: list[tuple[Measurement, Measurement | None]] = []
-    for side, value in measured.items():
-        base = measured.get(side.replace("ours, ", "Spark alone (") + ")")
-        pairs.append((value, base))
-        if side.startswith("ours") and "upstream 2.2.5" in measured:
-            pairs.append((value, measured["upstream 2.2.5"]))
-    print_table(shape.shown, pairs)
-    return list(measured.values())
-
-
-def _seconds(function: Callable[..., Any], *arguments: Any) -> float:
-    started = time.perf_counter()
-    function(*arguments)
-    return time.perf_counter() - started
+    for name, value in rates.items():
+        pairs.append((value, rates.get(name.replace("ours, ", "Spark alone (") + ")")))
+        if name.startswith("ours") and UPSTREAM in rates:
+            pairs.append((value, rates[UPSTREAM]))
+    costs = []
+    for name, side in sides.items():
+        costs.append(measure(shape.shown, name, [each.cpu_s / each.rows * 1e6 for each in side.rounds], unit=CPU))
+        costs.append(measure(shape.shown, name, [side.peak_mib], unit=MEMORY))
+    print_table(shape.shown, [*pairs, *((cost, None) for cost in costs)])
+    return [*rates.values(), *costs]
 
 
 def _iterate_alone(data: Any, shape: Shape) -> None:

@@ -16,9 +16,12 @@ import time
 from pathlib import Path
 from typing import Any, Self
 
+from usage import MARK, PeakMemory, Usage
+
 __all__ = ("REQUIREMENTS", "Upstream", "install")
 
 HERE = Path(__file__).resolve().parent
+OURS = ("SPARK_", "PYSPARK_", "TFOS_", MARK)
 FOLDER = HERE.parent / ".venv-upstream"
 # pkg_resources, which 2.2.5 imports, left setuptools with release 81. The rest is what our own side runs with.
 REQUIREMENTS = ("tensorflowonspark==2.2.5", "pyspark==4.3.0", "tensorflow==2.21.0", "setuptools<81", "pandas<3", "pyarrow")
@@ -44,7 +47,7 @@ class Upstream:
 
     def __init__(self, mode: str, *arguments: str) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="upstream-")
-        environment = {key: value for key, value in os.environ.items() if not key.startswith(("SPARK_", "PYSPARK_", "TFOS_"))}
+        environment = {key: value for key, value in os.environ.items() if not key.startswith(OURS)}
         python = install()
         self._process = subprocess.Popen(
             [str(python), str(HERE / "upstream.py"), mode, *arguments],
@@ -72,10 +75,10 @@ class Upstream:
         self._process.wait()
         self._folder.cleanup()
 
-    def round(self) -> Any:
-        """Run one round over there."""
+    def round(self, kind: str = "round") -> Any:
+        """Run one round over there; `memory` is one that is watched instead of timed."""
         assert self._process.stdin is not None
-        self._process.stdin.write("round\n")
+        self._process.stdin.write(f"{kind}\n")
         self._process.stdin.flush()
         return self._answer()
 
@@ -103,11 +106,12 @@ def end_at_once(args: Any, ctx: Any) -> None:
 
 def _serve() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("mode", choices=["feed", "lifecycle"])
+    parser.add_argument("mode", choices=["feed", "lifecycle", "tfrecords"])
     parser.add_argument("--shape", default="")
     parser.add_argument("--rows", type=int, default=0)
     parser.add_argument("--partitions", type=int, default=4)
     parser.add_argument("--batch-size", type=int, default=100)
+    parser.add_argument("--jar", default="")
     options = parser.parse_args()
     # Spark and TensorFlow print; our answers have stdout to themselves.
     answers = os.fdopen(os.dup(1), "w", buffering=1)
@@ -115,37 +119,53 @@ def _serve() -> None:
     # By name, so that executors import it instead of unpickling a copy of __main__.
     import upstream
 
-    rounds = upstream.serve_feed(options) if options.mode == "feed" else upstream.serve_lifecycle(options)
-    for answer in rounds:
+    serve = {"feed": upstream.serve_feed, "lifecycle": upstream.serve_lifecycle, "tfrecords": upstream.serve_tfrecords}
+    for answer in serve[options.mode](options):
         print(json.dumps(answer), file=answers)
 
 
-def _context() -> Any:
+def _context(**settings: str) -> Any:
     from pyspark import SparkConf
     from pyspark.sql import SparkSession
     from session import SETTINGS
 
     # Its nodes are numbered by executor only if each executor has one core, and it keeps one feed task per executor.
     return (
-        SparkSession.builder.config(conf=SparkConf().setAll(list(SETTINGS.items()))).master("local-cluster[2,1,1024]").getOrCreate()
+        SparkSession.builder.config(conf=SparkConf().setAll(list((SETTINGS | settings).items())))
+        .master("local-cluster[2,1,1024]")
+        .getOrCreate()
     )
 
 
+def serve_tfrecords(options: argparse.Namespace) -> Any:
+    """Seconds of one write and one read for each line of stdin; the first answer says that it is ready."""
+    from upstream_dfutil import serve
+
+    yield from serve(_context(**{"spark.jars": options.jar}), options)
+
+
 def serve_feed(options: argparse.Namespace) -> Any:
-    """Seconds of one `train` call for each line of stdin; the first answer says that it is ready."""
+    """Seconds, or memory, of one `train` call for each line of stdin; the first answer says that it is ready."""
     from shapes import SHAPES, build
     from tensorflowonspark import TFCluster
 
+    usage = Usage()
     spark = _context()
     shape = next(shape for shape in SHAPES if shape.name == options.shape)
     data = build(spark, shape, options.rows, options.partitions)
     args = {"batch_size": options.batch_size}
     cluster = TFCluster.run(spark.sparkContext, consume, args, 2, 0, input_mode=TFCluster.InputMode.SPARK)
     yield {"ready": True}
-    for _ in sys.stdin:
-        started = time.perf_counter()
-        cluster.train(data.rdd if shape.is_dataframe else data, num_epochs=1)
-        yield {"seconds": time.perf_counter() - started}
+    rows = data.rdd if shape.is_dataframe else data
+    for line in sys.stdin:
+        if line.strip() == "memory":
+            with PeakMemory(usage) as memory:
+                cluster.train(rows, num_epochs=1)
+            yield {"peak_mib": memory.peak_mib}
+            continue
+        started, cpu = time.perf_counter(), usage.cpu_s()
+        cluster.train(rows, num_epochs=1)
+        yield {"seconds": time.perf_counter() - started, "cpu_s": usage.cpu_s() - cpu}
     cluster.shutdown()
     spark.stop()
 

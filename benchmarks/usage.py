@@ -1,0 +1,99 @@
+"""What the processes of one side cost: CPU seconds, and memory at its peak.
+
+They are found by a mark in the environment that they were started with, which forks and descendants have too, wherever they were
+moved to (a node's supervisor leaves the process tree). Standard library only: the other side's environment runs this too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+__all__ = ("MARK", "PeakMemory", "Usage", "parse_pss_kib", "parse_ticks")
+
+MARK = "BENCH_SIDE"
+_TICKS = os.sysconf("SC_CLK_TCK")
+_PROC = Path("/proc")
+
+
+class Usage:
+    """Marks what this process starts from now on; several in one process count what was started since the latest one."""
+
+    def __init__(self) -> None:
+        self._mark = f"{MARK}={uuid.uuid4().hex}"
+        name, _, value = self._mark.partition("=")
+        os.environ[name] = value
+
+    def cpu_s(self) -> float:
+        """CPU seconds so far of this process and of everything marked, with their children that have ended."""
+        return sum(parse_ticks(text) for pid in self._pids() if (text := _read(pid, "stat"))) / _TICKS
+
+    def python_pids(self) -> list[int]:
+        """Marked processes that are no JVM, without this one: Spark's Python workers and the nodes."""
+        return [pid for pid in self._pids() if pid != os.getpid() and not _executable(pid).endswith("/java")]
+
+    def _pids(self) -> Iterator[int]:
+        mark = self._mark.encode()
+        for pid in [int(entry.name) for entry in _PROC.iterdir() if entry.name.isdigit()]:
+            if pid == os.getpid() or mark in _read_bytes(pid, "environ").split(b"\0"):
+                yield pid
+
+
+class PeakMemory:
+    """While it is entered, looks 20 times a second at the memory of all Python processes of a side; for a round that is not timed.
+
+    PSS: pages that several processes share count once. `peak_mib` is the largest sum that was seen.
+    """
+
+    def __init__(self, usage: Usage) -> None:
+        self.peak_mib = 0.0
+        self._usage = usage
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> PeakMemory:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while True:
+            total = sum(parse_pss_kib(_read(pid, "smaps_rollup")) for pid in self._usage.python_pids())
+            self.peak_mib = max(self.peak_mib, total / 1024)
+            if self._done.wait(0.05):
+                return
+
+
+def parse_ticks(stat: str) -> int:
+    """User and system time of a process and of its children that have ended, from /proc/PID/stat."""
+    # The name is in parentheses and may hold anything, spaces and parentheses included.
+    fields = stat.rpartition(")")[2].split()
+    return sum(int(field) for field in fields[11:15])
+
+
+def parse_pss_kib(rollup: str) -> int:
+    """Proportional set size from /proc/PID/smaps_rollup; 0 when it is not there."""
+    return next((int(line.split()[1]) for line in rollup.splitlines() if line.startswith("Pss:")), 0)
+
+
+def _read(pid: int, name: str) -> str:
+    return _read_bytes(pid, name).decode(errors="replace")
+
+
+def _read_bytes(pid: int, name: str) -> bytes:
+    with contextlib.suppress(OSError):  # it has ended, or belongs to somebody else
+        return (_PROC / str(pid) / name).read_bytes()
+    return b""
+
+
+def _executable(pid: int) -> str:
+    with contextlib.suppress(OSError):
+        return str((_PROC / str(pid) / "exe").readlink())
+    return ""

@@ -6,8 +6,9 @@ A row has a bigint, a double, a string and an array of 100 floats. Two compariso
 
 * the codec alone, in this process: an Arrow batch to a file and back, against Python code that makes a tf.train.Example for each
   row and hands it to TFRecordWriter, and parses each record of a TFRecordDataset;
-* Spark, on `local-cluster[2,1,1024]`: a cached DataFrame to a folder and back to `noop`, against the same Python code in
-  `rdd.mapPartitions`, as TensorFlowOnSpark's dfutil does it (without its Hadoop jar: files are written and read by TensorFlow).
+* Spark, on `local-cluster[2,1,1024]`: a cached DataFrame to a folder and back to `noop`, against `dfutil` of TensorFlowOnSpark
+  2.2.5 with its jar, and against the same Python code in `rdd.mapPartitions`, where TensorFlow writes and reads the files: what
+  there is without the jar, and faster than dfutil.
 
 The first round of each side warms up and is not counted.
 """
@@ -15,6 +16,7 @@ The first round of each side warms up and is not counted.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import shutil
 import tempfile
@@ -28,6 +30,8 @@ import numpy as np
 import pyarrow as pa
 from report import Measurement, measure, print_table, write_results
 from session import MASTER, start_spark
+from upstream import FOLDER, Upstream
+from upstream_dfutil import hadoop_jar
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
@@ -51,6 +55,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--rows", type=int, default=200_000, help="rows of our side; the other has a tenth (default 200000)")
     parser.add_argument("--partitions", type=int, default=4, help="partitions of the DataFrame (default 4)")
     parser.add_argument("--no-spark", dest="spark", action="store_false", help="the codec only")
+    parser.add_argument("--no-upstream", dest="upstream", action="store_false", help="without TensorFlowOnSpark 2.2.5")
     return parser.parse_args()
 
 
@@ -84,7 +89,7 @@ def _codec(options: argparse.Namespace, folder: Path) -> list[Measurement]:
 def _spark(options: argparse.Namespace, folder: Path) -> list[Measurement]:
     from tfos_core import tfrecords
 
-    with start_spark() as spark:
+    with start_spark() as spark, contextlib.ExitStack() as stack:
         data = {
             name: spark.createDataFrame(make_batch(rows).to_pandas(), TYPES).repartition(options.partitions).cache()
             for name, rows in (("ours", options.rows), ("theirs", options.rows // 10))
@@ -115,6 +120,19 @@ def _spark(options: argparse.Namespace, folder: Path) -> list[Measurement]:
             sides["read, ours, format"] = lambda: (
                 counts["ours"] / _seconds(lambda: _drain(spark.read.format("tfrecord").load(str(ours))))
             )
+        jar = hadoop_jar(FOLDER / "jars") if options.upstream else None
+        if jar is not None:
+            rows = options.rows // 10
+            theirs_round = stack.enter_context(
+                Upstream("tfrecords", "--rows", f"{rows}", "--partitions", f"{options.partitions}", "--jar", f"{jar}")
+            ).round
+            last: dict[str, float] = {}
+
+            def write_upstream() -> float:
+                last.update(theirs_round())
+                return rows / last["write"]
+
+            sides |= {"write, 2.2.5": write_upstream, "read, 2.2.5": lambda: rows / last["read"]}
         return _compare("Spark", sides, options.rounds)
 
 
@@ -128,8 +146,10 @@ def _compare(case: str, sides: dict[str, Callable[[], float]], rounds: int) -> l
     measured = {side: measure(f"3 scalars and {FLOATS} floats, {case}", side, rates) for side, rates in seen.items()}
     table: list[tuple[Measurement, Measurement | None]] = []
     for side, measurement in measured.items():
-        base = measured[f"{side.partition(',')[0]}, one Example a row"]
-        table.append((measurement, None if measurement is base else base))
+        what = side.partition(",")[0]
+        bases = [measured[f"{what}, {name}"] for name in ("2.2.5", "one Example a row") if f"{what}, {name}" in measured]
+        is_ours = side.startswith(f"{what}, ours")
+        table.extend((measurement, base) for base in (bases if is_ours else [None]))
     print_table(f"3 scalars and {FLOATS} floats, {case}", table)
     return list(measured.values())
 

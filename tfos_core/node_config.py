@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
 from tfos_core.gpu_request import GpuRequest
-from tfos_core.settings import COLLECT_INTERVAL_S, DEFAULT_FEED_BUDGET_BYTES
+from tfos_core.settings import COLLECT_INTERVAL_S, DEFAULT_FEED_BUDGET_BYTES, EXIT_LIMIT_S
 from tfos_core.tensorboard.options import is_out_of_reach, log_base, node_folder
 from tfos_core.topology import InputMode, NodeSlot, Role
 
@@ -47,6 +47,7 @@ class ClusterConfig:
     equal_steps: bool = False
     restart_count: int = 0
     first_epoch: int = 0
+    exit_limit_s: float = EXIT_LIMIT_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

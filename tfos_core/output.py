@@ -29,12 +29,22 @@ class OutputRelay:
         fd: the reading end; this object closes it.
         copy: file that gets every byte; without it (a full disk) the rest goes on.
         send: called with (lines, dropped): lines for the driver, and how many were left out before them.
+        on_copy_end: called with the reason when no more can be copied; not before the first `read`.
     """
 
-    def __init__(self, fd: int, copy: Path, send: Callable[[list[str], int], None]) -> None:
+    def __init__(
+        self,
+        fd: int,
+        copy: Path,
+        send: Callable[[list[str], int], None],
+        *,
+        on_copy_end: Callable[[str], None] = lambda why: None,
+    ) -> None:
         os.set_blocking(fd, False)
         self._fd = fd
         self._copy: BinaryIO | None = None
+        self._on_copy_end = on_copy_end
+        self._copy_problem = ""
         with self._without_copy_on_error():
             self._copy = copy.open("ab", buffering=0)
         self._send = send
@@ -56,16 +66,26 @@ class OutputRelay:
             return True
         if not data:
             return False
+        self._take(data)
+        return True
+
+    def add(self, text: str) -> None:
+        """Lines of the supervisor's own among those of the process."""
+        self._take(b"\n" * bool(self._rest) + text.rstrip("\n").encode() + b"\n")
+
+    def _take(self, data: bytes) -> None:
         if self._copy is not None:
             with self._without_copy_on_error():
                 self._copy.write(data)
+        if self._copy_problem:
+            why, self._copy_problem = self._copy_problem, ""
+            self._on_copy_end(why)
         *whole, rest = (self._rest + data).split(b"\n")
         if len(rest) > _LONGEST_LINE:
             whole.append(rest)
             rest = b""
         self._rest = rest
         self._pass_on([line.decode(errors="replace").rstrip("\r")[:_LONGEST_LINE] for line in whole])
-        return True
 
     def drain(self) -> None:
         """Take what the pipe holds now, and the last line without an end; does not wait for others that still have it open.
@@ -93,6 +113,7 @@ class OutputRelay:
             yield
         except OSError as exc:
             logger.warning("no more output is copied to the executor's folder: %s", exc)
+            self._copy_problem = str(exc)
             if self._copy is not None:
                 self._copy.close()
                 self._copy = None

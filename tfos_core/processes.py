@@ -11,7 +11,7 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from tfos_core.settings import MARK_VARIABLE, SUPERVISOR_VARIABLE
@@ -26,6 +26,8 @@ __all__ = (
     "kill_descendants",
     "kill_orphans",
     "parent_of",
+    "process_state",
+    "reap_strangers",
     "start_time",
 )
 
@@ -55,6 +57,12 @@ def parent_of(pid: int) -> int:
     """Process id of the parent; 0 when there is none."""
     fields = _stat(pid)
     return int(fields[1]) if fields else 0
+
+
+def process_state(pid: int) -> str:
+    """The letter of proc(5): R runs, S sleeps, D waits in the kernel, T is stopped, Z has ended; `?` when it does not exist."""
+    fields = _stat(pid)
+    return fields[0] if fields else "?"
 
 
 def is_same_process(pid: int, started: int) -> bool:
@@ -128,6 +136,19 @@ def kill_descendants(pid: int, *, spare: int | None = None, deadline_s: float = 
             return
         # a killed process needs a moment to become waitable, and there is no event for grandchildren
         time.sleep(0.01)
+
+
+def reap_strangers(*, spare: Collection[int]) -> None:
+    """Take note of children of this process that have ended, but not of `spare`, which somebody waits for.
+
+    A subreaper gets the children of processes that have ended; nobody asks for them, and they would stay as zombies.
+    """
+    here = str(os.getpid())
+    for pid in _all_pids():
+        fields = _stat(pid)
+        if fields[:2] == ["Z", here] and pid not in spare:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
 
 
 def _below(pid: int, spare: int | None) -> set[int]:

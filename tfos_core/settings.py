@@ -9,6 +9,8 @@ __all__ = (
     "COLLECT_LAST_S",
     "COLLECT_REST_S",
     "DEFAULT_FEED_BUDGET_BYTES",
+    "EXIT_LIMIT_S",
+    "EXIT_WARN_S",
     "KEPT_OUTPUT_LINES",
     "MARK_VARIABLE",
     "OUTPUT_LINES_PER_SECOND",
@@ -36,6 +38,11 @@ PLACEMENT_WAIT_S: Final = 30.0
 
 #: From SIGTERM to SIGKILL when a node is stopped.
 STOP_GRACE_S: Final = 2.0
+
+#: A process whose function has returned and that does not end, because threads of it still run: when that is a warning, and when
+#: the node is ended as failed, in seconds.
+EXIT_WARN_S: Final = 30.0
+EXIT_LIMIT_S: Final = 600.0
 
 #: Between two looks at what is new in a node's event files.
 COLLECT_INTERVAL_S: Final = 10.0

@@ -9,25 +9,27 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import math
 import os
 import selectors
 import signal
 import socket
 import sys
-import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from tfos_core import net, settings
+from tfos_core.adopted import AdoptedChildren, child_pipe
 from tfos_core.errors import ChannelClosedError, TfosError
 from tfos_core.feed.door import FeedDoor
+from tfos_core.lingering import Lingering
 from tfos_core.link import Link
 from tfos_core.node_config import NodeConfig
 from tfos_core.outcome import Outcome, judge
 from tfos_core.processes import become_subreaper, has_pidfd, is_same_process, kill_descendants
 from tfos_core.reservation import Client, NodeRecord, Right, reveal
+from tfos_core.task_line import TaskLine
 from tfos_core.tensorboard.node_side import NodeBoard
+from tfos_core.timers import Timers
 from tfos_core.user_process import UserProcess
 
 __all__ = ("Supervisor", "main")
@@ -41,13 +43,17 @@ _FAILED_GRACE_S = 3.0
 
 
 class Supervisor:
-    """One node from registration to its end; `run` returns when nothing of it is left."""
+    """One node from registration to its end; `run` returns when nothing of it is left.
 
-    def __init__(self, config: NodeConfig, payload: bytes, task: Link) -> None:
+    Args:
+        child_ends: a file descriptor that becomes readable when a child has ended, also one that was adopted.
+    """
+
+    def __init__(self, config: NodeConfig, payload: bytes, task: Link, *, child_ends: int) -> None:
         self._config = config
         self._payload = payload
-        self._task: Link | None = task
         self._selector = selectors.DefaultSelector()
+        self._task = TaskLine(task, self._selector)
         self._cleanup = contextlib.ExitStack()
         self._client: Client | None = None
         self._door: FeedDoor | None = None
@@ -58,8 +64,9 @@ class Supervisor:
         self._reported: dict[str, Any] | None = None
         self._outcome: Outcome | None = None
         self._stop_reason: str | None = None
-        self._kill_at: float | None = None
-        self._leave_at: float | None = None
+        self._timers = Timers()
+        self._lingering = Lingering(config, self._timers, send=self._send, end=self._end_lingering)
+        self._adopted = AdoptedChildren(child_ends, self._timers, spare=self._awaited)
         self._jvm: int | None = None
         self._done = False
         self._has_pidfd = has_pidfd()
@@ -75,10 +82,10 @@ class Supervisor:
                 self._open_door()
                 self._register()
             except (TfosError, OSError) as exc:
-                self._tell_task({"op": "ended", "ok": False, "error": f"{self._config.name} could not start: {exc}"})
+                self._task.tell({"op": "ended", "ok": False, "error": f"{self._config.name} could not start: {exc}"})
                 return
-            if self._task is not None:
-                self._selector.register(self._task, selectors.EVENT_READ, self._on_task)
+            self._task.watch(self._on_task)
+            self._selector.register(self._adopted, selectors.EVENT_READ, self._adopted.on_readable)
             try:
                 while not self._done:
                     self._turn()
@@ -142,12 +149,13 @@ class Supervisor:
         try:
             self._board.make_folder()
             self._process = UserProcess(
-                self._config, records, self._payload, secrets=self._secrets, door=self._door, send_output=self._send_output
+                self._config, records, self._payload, secrets=self._secrets, door=self._door, send=self._send
             )
         except OSError as exc:
             self._ended(Outcome(ok=False, error=f"the process of {self._config.name} could not be started: {exc}", lost=True))
             return
         self._payload = b""
+        self._lingering.process = self._process
         self._cleanup.callback(self._process.close)
         self._selector.register(self._process.link, selectors.EVENT_READ, self._on_process_message)
         self._selector.register(self._process.output, selectors.EVENT_READ, self._on_output)
@@ -158,8 +166,8 @@ class Supervisor:
         if self._board.is_collecting:
             self._selector.register(self._board, selectors.EVENT_READ, self._on_collected)
         if not self._config.holds_task:
-            self._tell_task({"op": "ready"})
-            self._let_task_go()
+            self._task.tell({"op": "ready"})
+            self._task.let_go()
 
     # ---- what may happen ---------------------------------------------------------------------------------------------------
 
@@ -183,6 +191,8 @@ class Supervisor:
             self._start_process([NodeRecord.from_dict(record) for record in message["nodes"]])
         elif op == "node.stop":
             self._stop(message["reason"])
+        elif op == "node.ask_stacks":
+            self._lingering.tell_stacks(str(message["why"]))
         elif op.startswith("files."):
             self._board.on_message(message)
         elif self._process is not None and self._outcome is None:
@@ -201,7 +211,9 @@ class Supervisor:
             # What fails because it is being stopped says nothing.
             if self._stop_reason is None:
                 self._reported = message
-                self._kill_at = time.monotonic() + _FAILED_GRACE_S
+                self._timers.set("kill", _FAILED_GRACE_S, self._kill)
+        elif op == "returned":
+            self._lingering.returned()
         elif op == "release_port":
             assert self._port_holder is not None
             self._port_holder.close()
@@ -227,18 +239,19 @@ class Supervisor:
         if self._process.pidfd is not None:
             self._selector.unregister(self._process.pidfd)
         status = self._process.wait()
+        self._lingering.process = None
         kill_descendants(os.getpid(), spare=self._board.pid)
         if self._outcome is not None:
             return
         self._hear_process()
         self._process.output.drain()
-        self._kill_at = None
+        self._timers.cancel("kill", "warn")
         self._board.program_ended()
         self._ended(judge(self._config.name, status, self._reported, stopped=self._stop_reason is not None))
 
     def _on_collected(self) -> None:
         self._selector.unregister(self._board)
-        if self._leave_at is not None:
+        if "leave" in self._timers:
             self._done = True
 
     def _on_jvm_end(self) -> None:
@@ -249,22 +262,15 @@ class Supervisor:
         self._end_now(Outcome(ok=False, error=error, lost=True))
 
     def _on_task(self) -> None:
-        assert self._task is not None
-        with contextlib.suppress(ChannelClosedError):
-            self._task.receive()
+        if not self._task.has_ended():
             return
-        self._let_task_go()
+        self._task.let_go()
         if self._outcome is None:
             # Spark also ends the tasks of healthy nodes when another one's fails.
             self._end_now(Outcome(ok=False, error=f"Spark ended the task of {self._config.name}", lost=True, collateral=True))
 
     def _on_time(self) -> None:
-        if self._kill_at is not None and time.monotonic() >= self._kill_at:
-            self._kill_at = None
-            self._kill_process(signal.SIGKILL)
-        if self._leave_at is not None and time.monotonic() >= self._leave_at:
-            self._board.tell_left_behind()
-            self._done = True
+        self._timers.run_due()
         if not self._has_pidfd:
             self._look()
 
@@ -276,11 +282,8 @@ class Supervisor:
             self._on_process_end()
 
     def _timeout(self) -> float | None:
-        times = [at for at in (self._kill_at, self._leave_at) if at is not None]
-        waits = [max(0.0, at - time.monotonic()) for at in times]
-        if not self._has_pidfd:
-            waits.append(_LOOK_S)
-        return min(waits, default=None)
+        left = self._timers.seconds_left()
+        return left if self._has_pidfd else min(_LOOK_S, _LOOK_S if left is None else left)
 
     # ---- end ---------------------------------------------------------------------------------------------------------------
 
@@ -294,9 +297,9 @@ class Supervisor:
             self._door.leave_word(reason)
         if self._process is not None and self._outcome is None:
             self._kill_process(signal.SIGTERM)
-            self._kill_at = min(self._kill_at or math.inf, time.monotonic() + settings.STOP_GRACE_S)
+            self._timers.set("kill", settings.STOP_GRACE_S, self._kill, sooner_only=True)
         else:
-            self._tell_task({"op": "ended", "ok": True})
+            self._task.tell({"op": "ended", "ok": True})
             self._finish()
 
     def _end_now(self, outcome: Outcome) -> None:
@@ -307,7 +310,7 @@ class Supervisor:
 
     def _broke_down(self, exc: Exception) -> None:
         error = f"the supervisor of {self._config.name} failed: {type(exc).__name__}: {exc}"
-        self._tell_task({"op": "ended", "ok": False, "error": error})
+        self._task.tell({"op": "ended", "ok": False, "error": error})
         if self._outcome is None:
             self._send_outcome(Outcome(ok=False, error=error, lost=True))
 
@@ -315,12 +318,29 @@ class Supervisor:
         if self._process is not None:
             self._process.kill(number)
 
+    def _kill(self) -> None:
+        self._kill_process(signal.SIGKILL)
+
+    def _end_lingering(self, reported: dict[str, Any]) -> None:
+        if self._stop_reason is None:
+            self._reported = reported
+        self._kill()
+
+    def _awaited(self) -> set[int]:
+        """The children whose ends are noticed elsewhere."""
+        own = {self._process.pid} if self._process is not None else set()
+        return own | ({self._board.pid} if self._board.pid is not None else set())
+
+    def _leave(self) -> None:
+        self._board.tell_left_behind()
+        self._done = True
+
     def _ended(self, outcome: Outcome) -> None:
         self._send_outcome(outcome)
         if outcome.ok:
-            self._tell_task({"op": "ended", "ok": True})
+            self._task.tell({"op": "ended", "ok": True})
         else:
-            self._tell_task({"op": "ended", "ok": False, "error": outcome.error, "traceback": outcome.traceback})
+            self._task.tell({"op": "ended", "ok": False, "error": outcome.error, "traceback": outcome.traceback})
         if self._stop_reason is not None or (self._door is None and self._board.pid is None):
             self._finish()
         elif self._door is not None:
@@ -333,13 +353,13 @@ class Supervisor:
 
     def _finish(self) -> None:
         """Leave, once the driver has the rest of the event files, or when the time for that is over."""
-        self._let_task_go()
+        self._task.let_go()
         if not self._board.is_collecting:
             self._done = True
             return
         self._board.program_ended()
         rest = settings.COLLECT_REST_S if self._stop_reason is None else settings.COLLECT_LAST_S
-        self._leave_at = min(self._leave_at or math.inf, time.monotonic() + rest)
+        self._timers.set("leave", rest, self._leave, sooner_only=True)
 
     # ---- telling others ----------------------------------------------------------------------------------------------------
 
@@ -357,21 +377,6 @@ class Supervisor:
         if self._client is not None:
             self._client.close()
 
-    def _send_output(self, lines: list[str], dropped: int) -> None:
-        self._send({"op": "node.output", "lines": lines, "dropped": dropped})
-
-    def _tell_task(self, message: dict[str, Any]) -> None:
-        if self._task is not None:
-            with contextlib.suppress(ChannelClosedError):
-                self._task.send(message)
-
-    def _let_task_go(self) -> None:
-        if self._task is not None:
-            with contextlib.suppress(KeyError, ValueError):
-                self._selector.unregister(self._task)
-            self._task.close()
-            self._task = None
-
 
 def main() -> None:
     """Detach from the Spark task, then run one node."""
@@ -382,7 +387,9 @@ def main() -> None:
     task = Link(int(sys.argv[1]))
     config = NodeConfig.from_dict(task.receive())
     payload = task.receive_bytes()
-    Supervisor(config, payload, task).run()
+    # Without a handler the signal is discarded, and the wakeup descriptor hears nothing.
+    signal.signal(signal.SIGCHLD, lambda number, frame: None)
+    Supervisor(config, payload, task, child_ends=child_pipe()).run()
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ from tfos_core.errors import ChannelClosedError, ClusterStateError
 from tfos_core.link import Link
 from tfos_core.processes import die_with_parent
 from tfos_core.serving import watch_join
+from tfos_core.stacks import offer_stacks
 from tfos_core.topology import InputMode, Role
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ class _Node:
             budget_bytes=self._config["feed_budget_bytes"],
             progress_path=Path(self._config["progress_path"]),
             equal_steps=self._config["equal_steps"],
+            nodes=sum(map(len, self._config["cluster_spec"].values())),
         )
         hub.start()
         return hub
@@ -148,9 +150,16 @@ class _Node:
                 return self._ended_by_exit(exc)
             self._failed(exc)
             return USER_ERROR
-        if self.hub is not None and os.getpid() == pid:
-            self.hub.close()
+        if os.getpid() == pid:
+            self._returned()
         return 0
+
+    def _returned(self) -> None:
+        if self.hub is not None:
+            self.hub.close()
+        # The process ends when its threads have; the supervisor bounds that. The function may have closed the link.
+        with contextlib.suppress(ChannelClosedError):
+            self._link.send({"op": "returned"})
 
     def _send_result(self, value: object) -> None:
         """What an independent instance returns goes to the driver, where it is JSON; a socket is no place for pickles."""
@@ -166,8 +175,7 @@ class _Node:
     def _ended_by_exit(self, exc: SystemExit) -> int:
         code = exc.code if isinstance(exc.code, int) else 0 if exc.code is None else 1
         if code == 0:
-            if self.hub is not None:
-                self.hub.close()
+            self._returned()
             return 0
         said = f" ({exc.code})" if isinstance(exc.code, str) else ""
         self._failed(exc, f"sys.exit({code}) was called{said}")
@@ -192,6 +200,7 @@ def main() -> None:
     payload = link.receive_bytes()
     sys.argv = sys.argv[:1]
     die_with_parent(config["supervisor_pid"])
+    offer_stacks(config["stacks_fd"])
     node = _Node(link, config)
     threading.Thread(target=node.listen, name="tfos-link", daemon=True).start()
     code = node.run(payload)

@@ -18,8 +18,9 @@ from tfos_core.link import link_pair
 from tfos_core.node_config import NodeConfig
 from tfos_core.node_environment import process_environment
 from tfos_core.output import OutputRelay
-from tfos_core.processes import has_pidfd
+from tfos_core.processes import has_pidfd, process_state
 from tfos_core.reservation import NodeRecord
+from tfos_core.stacks import StackPipe, Stacks
 from tfos_core.topology import cluster_seen_by, cluster_spec
 
 __all__ = ("UserProcess",)
@@ -36,7 +37,7 @@ class UserProcess:
         payload: the pickled function and its arguments.
         secrets: variables that came over the control channel.
         door: the feed socket that the process inherits, or None.
-        send_output: gets (lines, dropped).
+        send: to the driver; raises nothing.
 
     Raises:
         OSError: the interpreter can not be started.
@@ -50,10 +51,12 @@ class UserProcess:
         *,
         secrets: Mapping[str, str],
         door: FeedDoor | None,
-        send_output: Callable[[list[str], int], None],
+        send: Callable[[Mapping[str, Any]], None],
     ) -> None:
         spec = cluster_spec((record.role, record.index, f"{record.host}:{record.port}") for record in records)
         log = Path(config.working_dir) / f"tfos-{config.slot.role}-{config.slot.index}.log"
+        self._name = config.name
+        self._send = send
         self._outgoing: queue.SimpleQueue[Mapping[str, Any] | bytes | None] = queue.SimpleQueue()
         with contextlib.ExitStack() as passed_on, contextlib.ExitStack() as kept:
             self.link, child_fd = link_pair()
@@ -61,8 +64,12 @@ class UserProcess:
             passed_on.callback(os.close, child_fd)
             reading, writing = os.pipe()
             passed_on.callback(os.close, writing)
-            self.output = OutputRelay(reading, log, send_output)
+            self.output = OutputRelay(reading, log, self._send_output, on_copy_end=self._warn_of_copy)
             kept.callback(self.output.close)
+            reading, stacks_fd = os.pipe()
+            passed_on.callback(os.close, stacks_fd)
+            self._stacks = StackPipe(reading)
+            kept.callback(self._stacks.close)
             self._popen = subprocess.Popen(
                 [config.python, "-m", "tfos_core.tf_process", str(child_fd)],
                 stdin=subprocess.DEVNULL,
@@ -70,7 +77,7 @@ class UserProcess:
                 stderr=writing,
                 cwd=config.working_dir,
                 env=process_environment(config, spec, secrets, os.environ),
-                pass_fds=[child_fd] + ([door.fileno()] if door else []),
+                pass_fds=[child_fd, stacks_fd] + ([door.fileno()] if door else []),
             )
             kept.callback(self.kill, signal.SIGKILL)
             #: Readable when the process has ended; None where there are no pidfds, and `is_running` has to be asked.
@@ -78,11 +85,16 @@ class UserProcess:
             if self.pidfd is not None:
                 kept.callback(os.close, self.pidfd)
             self._closing = kept.pop_all()
-        self._outgoing.put(_start_message(config, spec, door))
+        self._outgoing.put(_start_message(config, spec, door) | {"stacks_fd": stacks_fd})
         self._outgoing.put(payload)
         self._writer = threading.Thread(target=self._write_all, name="tfos-process-writer", daemon=True)
         self._writer.start()
         self._closing.callback(self._end_writing)
+
+    @property
+    def pid(self) -> int:
+        """Its process id, until it has been waited for."""
+        return self._popen.pid
 
     @property
     def is_running(self) -> bool:
@@ -102,9 +114,25 @@ class UserProcess:
         if self.is_running:
             self._popen.send_signal(number)
 
+    def ask_stacks(self, why: str) -> Stacks:
+        """Where the process is, of all its threads; also into the log. Waits, for at most 3 seconds."""
+        stacks = self._stacks.ask(self._popen.send_signal) if self.is_running else Stacks()
+        self.output.drain()
+        text = stacks.text or f"it does not say where it is (state {process_state(self.pid)} of /proc/{self.pid}/stat)"
+        self.output.add(f"[tfos] the stacks of {self._name}, because {why}:\n{text}")
+        return stacks
+
     def close(self) -> None:
         """Kill the process if it still runs; close the link, the pipe and the pidfd. May be called twice."""
         self._closing.close()
+
+    def _send_output(self, lines: list[str], dropped: int) -> None:
+        self._send({"op": "node.output", "lines": lines, "dropped": dropped})
+
+    def _warn_of_copy(self, why: str) -> None:
+        text = f"the output of {self._name} is no longer copied to its executor's folder: {why}"
+        hint = "tfos logs still shows it. Is the disk of that host full?"
+        self._send({"op": "node.warning", "id": "output-copy", "message": text, "hint": hint})
 
     def _write_all(self) -> None:
         """The writer's thread. A process that has ended before it has read everything is noticed by its end."""

@@ -131,3 +131,20 @@ def fork_child_that_fails(args: Any, ctx: TFNodeContext) -> None:
 def print_before(args: Any, ctx: TFNodeContext) -> None:
     """Says that it ran."""
     print("ran with", len(args))
+
+
+def leave_a_thread(args: float, ctx: TFNodeContext) -> None:
+    """Returns, and leaves a thread that keeps the process for so many seconds."""
+
+    def linger() -> None:
+        threading.Event().wait(args)
+
+    threading.Thread(target=linger).start()
+
+
+def leave_many_grandchildren(args: int, ctx: TFNodeContext) -> None:
+    """Starts daemonised processes that end at once, and stays."""
+    for _ in range(args):
+        subprocess.run(["sh", "-c", "setsid sh -c 'exec sleep 0' & :"], check=True)
+    print("all were started")
+    threading.Event().wait()

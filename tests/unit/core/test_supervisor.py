@@ -15,17 +15,19 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 from fakes import node_programs
-from testbed.processes import Process, read_process, wait_until_gone
+from testbed.processes import Process, list_processes, read_process, wait_until_gone
+from testbed.waiting import poll_until
 
 from tfos_core.errors import ChannelClosedError, NodeFailedError
 from tfos_core.feed import rendezvous, wire
 from tfos_core.link import Link
 from tfos_core.node import follow_node, start_node
 from tfos_core.node_config import ClusterConfig, NodeConfig
-from tfos_core.processes import start_time
+from tfos_core.processes import descendants, process_state, start_time
 from tfos_core.reservation import NodeRecord, Server, conceal
 from tfos_core.topology import InputMode, NodeSlot, Role
 
@@ -428,3 +430,66 @@ def test_without_pidfds_the_ends_are_noticed_too(bench: Bench, tmp_path: Path) -
     orphaned.jvm.wait()
     assert orphaned.expect("node.ended")["lost"]
     orphaned.assert_gone()
+
+
+def test_a_stuck_process_says_where_it_is_and_its_log_has_all_threads(bench: Bench) -> None:
+    node = bench.start(0, node_programs.ignore_sigterm)
+    node.expect_line("ready")
+    bench.tell(node, "node.ask_stacks", why="no row was taken")
+    answer = node.expect("node.stacks")
+    assert answer["place"].startswith("ignore_sigterm (node_programs.py:")
+    assert "in ignore_sigterm" in answer["stack"].splitlines()[-1]
+    assert answer["last_lines"] == ["ready"]
+    node.expect_line("[tfos] the stacks of worker:0, because no row was taken:")
+    assert any("tfos_core/tf_process.py" in line and "in listen" in line for line in node.lines)
+    assert b"[tfos] the stacks of worker:0" in (bench.folder / "tfos-worker-0.log").read_bytes()
+    bench.stop(node)
+    assert node.expect("node.ended")["ok"]
+    node.assert_gone()
+
+
+def test_a_process_that_is_stopped_or_is_not_there_has_no_stacks(bench: Bench) -> None:
+    stopped, waiting = bench.start(0, node_programs.wait), bench.register(bench.configure(1))
+    child = next(process for process in list_processes() if process.environment.get("TFOS_NODE") == "run:0123:worker:0")
+    stopped.grandchild()
+    os.kill(child.pid, signal.SIGSTOP)
+    for node in (stopped, waiting):
+        bench.tell(node, "node.ask_stacks", why="somebody asks")
+        assert node.expect("node.stacks") == {"op": "node.stacks", "place": "", "stack": "", "last_lines": ANY}
+    assert stopped.expect_line("it does not say where it is (state T of")
+    for node in (stopped, waiting):
+        bench.stop(node)
+        node.assert_gone()
+
+
+def test_a_thread_that_keeps_the_process_is_told_and_bounded(bench: Bench) -> None:
+    ending, staying = bench.configure(0), bench.configure(1)
+    staying.config = replace(staying.config, cluster=replace(staying.config.cluster, exit_limit_s=1.0))
+    for node, seconds in ((ending, 0.2), (staying, 600)):
+        bench.register(node, node_programs.leave_a_thread, seconds)
+        bench.tell(node, "node.start", nodes=[record.to_dict() for record in bench.server.reservations.get()])
+    assert ending.expect("node.ended")["ok"]
+    assert "threads of it still run" in staying.expect("node.warning")["message"]
+    ended = staying.expect("node.ended")
+    assert (ended["ok"], ended["lost"]) == (False, False)
+    assert ended["error"] == "the function returned, and its process had not ended 1 s later: threads of it still ran"
+    assert "in linger" in ended["traceback"]
+    assert not ending.has_said("node.warning")
+    for node in (ending, staying):
+        node.assert_gone()
+
+
+def test_grandchildren_that_have_ended_are_no_zombies(bench: Bench) -> None:
+    node = bench.start(0, node_programs.leave_many_grandchildren, 20)
+    node.expect_line("all were started")
+    assert node.supervisor is not None
+    pid = node.supervisor.pid
+
+    def zombies() -> list[int]:
+        return [other for other in descendants(pid) if process_state(other) == "Z"]
+
+    poll_until(lambda: not zombies(), WAIT_S, what=lambda: f"no zombies; there are {zombies()}")
+    assert not node.has_said("node.ended")
+    bench.stop(node)
+    assert node.expect("node.ended")["ok"]
+    node.assert_gone()

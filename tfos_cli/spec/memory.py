@@ -8,12 +8,14 @@ from tfos_cli.spec.masters import MasterKind, master_kind
 from tfos_cli.spec.model import JobSpec
 from tfos_cli.spec.values import memory_bytes, property_bytes
 
-__all__ = ("BOARD", "FORMULA", "LEAST_OVERHEAD", "OverheadChoice", "choose_overhead", "formula_of")
+__all__ = ("BOARD", "FORMULA", "LEAST_OVERHEAD", "POD_FACTOR", "OverheadChoice", "choose_overhead", "formula_of")
 
 LEAST_OVERHEAD = 2 << 30
 """Bytes. A process that trains a small model with TensorFlow 2.21 holds 0.65 GiB (measured); Python workers come on top."""
 BOARD = 768 << 20
 """Bytes. TensorBoard beside the chief holds 670 MiB (measured). All executors of an application are alike, so each gets them."""
+POD_FACTOR = "spark.kubernetes.memoryOverheadFactor"
+"""Spark's older factor, of driver and executors in pods."""
 FORMULA = "the larger of 2g and half of spark.executor_memory"
 
 
@@ -28,7 +30,10 @@ class OverheadChoice:
 def choose_overhead(spec: JobSpec) -> OverheadChoice:
     """The overhead that is submitted: the spec's own, or computed for the managers that kill a container for memory."""
     spark = spec.spark
-    for key in ("spark.executor.memoryOverhead", "spark.executor.memoryOverheadFactor"):
+    keys = ["spark.executor.memoryOverhead", "spark.executor.memoryOverheadFactor"]
+    if master_kind(spark.master) is MasterKind.KUBERNETES:
+        keys.append(POD_FACTOR)
+    for key in keys:
         if key in spark.conf:
             return OverheadChoice(memory=None, reason=f"{key} is set in spark.conf")
     if spark.executor_memory_overhead is not None:

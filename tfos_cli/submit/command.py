@@ -130,7 +130,7 @@ def build_command(
     argv += [local_url(shipment.shim), plan_path.name if spec.spark.deploy_mode == "cluster" else str(plan_path)]
     return SparkSubmitCommand(
         argv=tuple(argv),
-        environment=_environment(spec, properties, python, spark_home) | _packed_python(packed),
+        environment=_environment(spec, properties, python, spark_home, packed) | _packed_python(packed),
         cwd=resolved.folder,
         secret_properties=secret,
         properties_file=properties_file,
@@ -165,7 +165,7 @@ def _options(spec: JobSpec) -> Mapping[str, str]:
     return options
 
 
-def _environment(spec: JobSpec, properties: Mapping[str, str], python: str, spark_home: Path) -> dict[str, str]:
+def _environment(spec: JobSpec, properties: Mapping[str, str], python: str, spark_home: Path, packed: str | None) -> dict[str, str]:
     """What the process gets beside the caller's environment: the user's variables first, so that ours are never in doubt."""
     added = dict(spec.environment.vars)
     added["SPARK_HOME"] = str(spark_home)
@@ -173,6 +173,9 @@ def _environment(spec: JobSpec, properties: Mapping[str, str], python: str, spar
     added.setdefault("PYSPARK_PYTHON", "python3" if cluster_kind(spec) is MasterKind.KUBERNETES else python)
     if spec.spark.deploy_mode == "client":
         added["PYSPARK_DRIVER_PYTHON"] = python
+    elif cluster_kind(spec) is MasterKind.KUBERNETES:
+        # Spark names both in the driver's pod: one of the caller's shell would be of this machine.
+        added.setdefault("PYSPARK_DRIVER_PYTHON", added["PYSPARK_PYTHON"] if packed is None else PACKED_PYTHON)
     if is_on_this_machine(spec):
         added["SPARK_LOCAL_IP"] = LOOPBACK
         # A SPARK_LOCAL_DIRS of the shell would win over the property, and what is there stays when the driver is killed.

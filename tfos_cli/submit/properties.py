@@ -254,6 +254,9 @@ def _environment(spec: JobSpec, kind: MasterKind, location: Location) -> dict[st
     if kind is MasterKind.YARN:
         # Python is where it is here, unless the spec says otherwise; on Kubernetes it is the image's.
         variables.setdefault("PYSPARK_PYTHON", location.python)
+    else:
+        # Spark takes these from the environment of spark-submit; a pod whose variables are named twice is refused by some tools.
+        variables = {name: value for name, value in variables.items() if name not in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")}
     return properties | {f"{prefix}{name}": value for name, value in variables.items()}
 
 

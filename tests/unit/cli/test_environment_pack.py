@@ -78,9 +78,12 @@ def test_executors_get_the_packed_python_and_the_driver_keeps_its_own(pack: str,
 @pytest.mark.parametrize("master", ["yarn", "k8s://https://127.0.0.1:1"])
 def test_a_driver_on_the_cluster_uses_the_packed_python_too(master: str, tmp_path: Path) -> None:
     command = command_of(spec("venv", f"spark: {{master: '{master}', deploy_mode: cluster}}\n"), tmp_path)
-    prefix = "spark.yarn.appMasterEnv." if master == "yarn" else "spark.kubernetes.driverEnv."
-    assert f"{prefix}PYSPARK_PYTHON={PYTHON}" in command.argv
-    assert "PYSPARK_DRIVER_PYTHON" not in command.environment
+    if master == "yarn":
+        assert f"spark.yarn.appMasterEnv.PYSPARK_PYTHON={PYTHON}" in command.argv
+        assert "PYSPARK_DRIVER_PYTHON" not in command.environment
+    else:  # Spark itself puts those of its own environment into the pod
+        assert not any("PYSPARK_PYTHON" in word for word in command.argv)
+        assert command.environment["PYSPARK_PYTHON"] == command.environment["PYSPARK_DRIVER_PYTHON"] == PYTHON
 
 
 @pytest.mark.parametrize(

@@ -558,3 +558,71 @@ def test_a_home_that_others_can_write_is_told(findings: Check, folder: Path) -> 
         path.chmod(0o777)
         assert "home-not-private" in findings({}, environ={"TFOS_HOME": str(home)})
         path.chmod(0o700)
+
+
+IMAGE = {"spark.kubernetes.container.image": "example/spark"}
+POD_DRIVER = {"master": "k8s://https://h:6443", "deploy_mode": "cluster"}
+UPLOADED = IMAGE | {"spark.kubernetes.file.upload.path": "s3a://bucket/uploads"}
+
+
+@pytest.mark.parametrize(
+    ("mode", "conf", "is_told"),
+    [
+        ("client", {}, True),
+        ("client", IMAGE, False),
+        ("client", {"spark.kubernetes.executor.container.image": "x"}, False),
+        ("cluster", {"spark.kubernetes.executor.container.image": "x"}, True),
+        ("cluster", UPLOADED, False),
+    ],
+)
+def test_pods_without_an_image_are_told(findings: Check, mode: str, conf: dict[str, str], is_told: bool) -> None:
+    found = findings({"spark": POD_DRIVER | {"deploy_mode": mode, "conf": conf}})
+    assert ("image-missing" in found) is is_told
+    assert "image-missing" not in findings({"spark": {"master": "yarn"}})
+
+
+def test_an_image_may_be_in_the_defaults_of_spark(findings: Check, tmp_path: Path) -> None:
+    (tmp_path / "spark-defaults.conf").write_text("# ours\nspark.kubernetes.container.image   site/spark:1 \n")
+    spark = {"master": "k8s://https://h:6443"}
+    assert "image-missing" not in findings({"spark": spark}, environ={"SPARK_CONF_DIR": str(tmp_path)})
+
+
+@pytest.mark.parametrize(
+    ("path", "level"),
+    [(None, Level.ERROR), ("file:///shared", Level.WARNING), ("s3a://bucket/x", None), ("/uploads", None)],
+)
+def test_files_have_to_reach_the_pod_of_the_driver(findings: Check, path: str | None, level: Level | None) -> None:
+    conf = IMAGE | ({"spark.kubernetes.file.upload.path": path} if path else {})
+    found = findings({"spark": POD_DRIVER | {"conf": conf}})
+    assert (found["upload-path"].level if "upload-path" in found else None) is level
+    assert "upload-path" not in findings({"spark": {"master": "k8s://https://h:6443", "conf": conf}})
+
+
+def test_a_secret_of_a_driver_in_a_pod_is_a_secret_of_kubernetes(findings: Check) -> None:
+    changes = {"environment": {"secrets": ["DB_PASSWORD"]}, "spark": POD_DRIVER | {"conf": UPLOADED}}
+    assert "secret-in-a-pod" in findings(changes, environ={"DB_PASSWORD": "x"})
+    named = UPLOADED | {"spark.kubernetes.driver.secretKeyRef.DB_PASSWORD": "db:password"}
+    found = findings(changes | {"spark": POD_DRIVER | {"conf": named}})
+    assert not {"secret-in-a-pod", "secret-not-set", "secret-in-config-map"} & set(found)
+
+
+@pytest.mark.parametrize(
+    ("key", "is_told"),
+    [
+        ("spark.authenticate.secret", True),
+        ("spark.hadoop.fs.s3a.secret.key", True),
+        ("spark.authenticate.secret.driver.file", False),
+        ("spark.kubernetes.driver.secrets.db", False),
+        ("spark.hadoop.hadoop.security.credential.provider.path", False),
+    ],
+)
+def test_a_secret_property_would_be_in_a_config_map(findings: Check, key: str, is_told: bool) -> None:
+    found = findings({"spark": POD_DRIVER | {"conf": UPLOADED | {key: "/x"}}})
+    assert ("secret-in-config-map" in found) is is_told
+
+
+def test_pods_have_to_reach_a_driver_that_is_in_none(findings: Check) -> None:
+    spark = {"master": "k8s://https://h:6443", "conf": IMAGE}
+    assert "driver-outside" in findings({"spark": spark})
+    assert "driver-outside" not in findings({"spark": spark}, environ={"KUBERNETES_SERVICE_HOST": "10.96.0.1"})
+    assert "driver-outside" not in findings({"spark": spark | {"conf": IMAGE | {"spark.driver.host": "10.0.0.7"}}})

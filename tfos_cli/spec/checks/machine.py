@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from tfos_cli.spec.checks.finding import Case, Finding, Findings, Level
+from tfos_cli.spec.checks.kubernetes import names_a_secret
 from tfos_cli.spec.overrides import ENVIRONMENT_NAMES, SET_PREFIX
 from tfos_cli.spec.places import below
 from tfos_cli.spec.problems import did_you_mean
@@ -90,7 +91,7 @@ def secrets(case: Case) -> Findings:
         if name in environment.vars:
             message = f"{name} is in environment.vars as well"
             yield case.error("secret-twice", "environment.secrets", message, "Leave it out of environment.vars.")
-        elif name not in case.environ:
+        elif name not in case.environ and not names_a_secret(case, name):
             message = f"the secret {name} is not set in this environment"
             yield case.warning("secret-not-set", "environment.secrets", message, f"Export {name} before tfos train.")
 

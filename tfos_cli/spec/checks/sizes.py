@@ -6,7 +6,7 @@ import math
 
 from tfos_cli.spec.checks.finding import Case, Findings
 from tfos_cli.spec.masters import MasterKind
-from tfos_cli.spec.memory import BOARD, LEAST_OVERHEAD, formula_of
+from tfos_cli.spec.memory import BOARD, LEAST_OVERHEAD, POD_FACTOR, formula_of
 from tfos_cli.spec.values import MEMORY_EXPECTED, property_bytes
 
 __all__ = ("RULES",)
@@ -67,8 +67,9 @@ def _overhead(case: Case) -> tuple[str, int | None]:
     """The key that decides, and bytes; None when the value can not be read here."""
     if OVERHEAD_KEY in case.conf:
         return f"spark.conf.{OVERHEAD_KEY}", property_bytes(case.conf[OVERHEAD_KEY])
-    if FACTOR_KEY in case.conf:
-        return f"spark.conf.{FACTOR_KEY}", _by_factor(case.conf[FACTOR_KEY], case.heap("executor").size or 0)
+    for key in (FACTOR_KEY, POD_FACTOR) if case.kind is MasterKind.KUBERNETES else (FACTOR_KEY,):
+        if key in case.conf:
+            return f"spark.conf.{key}", _by_factor(case.conf[key], case.heap("executor").size or 0)
     chosen = case.resolved.memory_overhead.memory
     return "spark.executor_memory_overhead", property_bytes(chosen or "")
 

@@ -13,6 +13,7 @@
     |  `- GpuError                   a host has too few GPUs for its nodes
     +- NodeError
     |  +- NodeFailedError            the user's code failed on a node
+    |  |  `- NodeTimeoutError (TimeoutError)
     |  `- NodeLostError              an executor, its host or the driver went away
     +- FeedError
     |  +- FeedTimeoutError (TimeoutError)
@@ -41,6 +42,7 @@ __all__ = (
     "NodeError",
     "NodeFailedError",
     "NodeLostError",
+    "NodeTimeoutError",
     "ProtocolError",
     "ReservationError",
     "ReservationTimeoutError",
@@ -135,6 +137,10 @@ class NodeError(TfosError):
 
 class NodeFailedError(NodeError):
     """The user's function raised, or its process ended with an exit code or a signal."""
+
+
+class NodeTimeoutError(NodeFailedError, TimeoutError):
+    """The user's function had not returned on a node when `shutdown` had waited its `timeout`."""
 
 
 class NodeLostError(NodeError):

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tfos_core import events
-from tfos_core.errors import ConfigError, ReservationTimeoutError, TfosError
+from tfos_core.errors import ConfigError, NodeLostError, ReservationTimeoutError, TfosError
 from tfos_core.gpu_request import GpuRequest
 from tfos_core.node import NodeTask
 from tfos_core.node_config import ClusterConfig
@@ -17,13 +17,13 @@ from tfos_core.node_table import NodeTable
 from tfos_core.options import ClusterOptions
 from tfos_core.placement import Placement
 from tfos_core.reservation import Server
-from tfos_core.spark_errors import reason_of
+from tfos_core.spark_errors import python_error, reason_of
 from tfos_core.topology import ClusterPlan, InputMode
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-__all__ = ("NodeJob", "await_registration", "default_fs", "driver_host", "make_payload", "new_cluster_config")
+__all__ = ("NodeJob", "await_registration", "default_fs", "driver_host", "job_error", "make_payload", "new_cluster_config")
 
 logger = logging.getLogger(__name__)
 
@@ -201,6 +201,13 @@ class NodeJob:
                 broadcast.destroy()
             except Exception as exc:  # noqa: BLE001 - the context may have been stopped meanwhile
                 logger.debug("the broadcast of the function was not destroyed: %s", exc)
+
+
+def job_error(error: str | TfosError) -> TfosError:
+    """What `NodeJob` ended with, as an exception."""
+    if isinstance(error, TfosError):
+        return error
+    return python_error(error) or NodeLostError(f"Spark could not run the node tasks: {error}", "Look at the driver's log.")
 
 
 def default_fs(sc: SparkContext) -> str:

@@ -6,18 +6,22 @@ from tfos_core import events
 from tfos_core.errors import NodeError, NodeFailedError, NodeLostError
 from tfos_core.node_table import NodeFailure
 
-__all__ = ("failed_event", "node_error")
+__all__ = ("failed_event", "node_error", "node_where")
+
+
+def node_where(failure: NodeFailure) -> str:
+    """A failed node, its executor and its host."""
+    return f"{failure.node} (executor {failure.executor_id} on {failure.host or 'an unknown host'})"
 
 
 def node_error(failure: NodeFailure, run_id: str = "") -> NodeError:
     """The exception that tells of a failed node; with a run id the hint is the command that shows its log."""
     outcome = failure.outcome
-    where = f"{failure.node} (executor {failure.executor_id} on {failure.host or 'an unknown host'})"
     cls = NodeLostError if outcome.lost else NodeFailedError
     look = f"tfos logs {run_id} --node {failure.node}" if run_id else f"the output of {failure.node} in its executor's folder"
     hint = "Start the job again; nothing is wrong with the program." if outcome.lost else f"See {look}."
     return cls(
-        f"{where} failed: {outcome.error}",
+        f"{node_where(failure)} failed: {outcome.error}",
         hint,
         failure.node,
         failure.host,

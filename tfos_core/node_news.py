@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tfos_core import events
@@ -29,7 +30,7 @@ class FailureListener(Protocol):
 
 
 class NodeNews:
-    """The callbacks of a cluster's reservation server; `feed` is set when the cluster is fed."""
+    """The callbacks of a cluster's reservation server; `feed` is set when the cluster is fed, `on_stacks` takes the stacks of nodes."""
 
     def __init__(
         self, table: NodeTable, watch: FailureListener, options: ClusterOptions, report: ClusterReport, board: ClusterBoard
@@ -40,7 +41,9 @@ class NodeNews:
         self._emit = options.on_event
         self._report = report
         self._board = board
+        self._changes = {"node.started": table.running, "node.serving": table.has_server, "node.joined": table.joined}
         self.feed: FeedCoordinator | None = None
+        self.on_stacks: Callable[[str, Mapping[str, Any]], None] = lambda node, message: None
 
     def on_registered(self, record: NodeRecord) -> None:
         """A node has registered."""
@@ -52,7 +55,7 @@ class NodeNews:
                 host=record.host,
                 port=record.port,
                 pid=record.pid,
-                registered=self._table.size - len(self._table.missing()) + 1,
+                registered=self._table.registered_count + 1,
                 expected=self._table.size,
                 gpus=record.gpus,
             )
@@ -75,12 +78,10 @@ class NodeNews:
             self._on_output(node, message)
         elif op in ("node.result", "node.export", "node.checkpoint"):
             self._on_work(node, op, message)
-        elif op == "node.started":
-            self._table.running(node)
-        elif op == "node.serving":
-            self._table.has_server(node)
-        elif op == "node.joined":
-            self._table.joined(node)
+        elif op == "node.stacks":
+            self.on_stacks(node, message)
+        elif op in self._changes:
+            self._changes[op](node)
         elif op == "node.ended":
             self._on_ended(node, Outcome.from_dict(message), tuple(message["last_lines"]))
         else:

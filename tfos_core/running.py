@@ -18,13 +18,11 @@ from tfos_core.errors import (
     ConfigError,
     FeedError,
     InterruptedRunError,
-    NodeLostError,
-    ReservationTimeoutError,
     ResultCountError,
     TfosError,
 )
 from tfos_core.gpu_request import resolve_request
-from tfos_core.launch import NodeJob, await_registration, driver_host, new_cluster_config
+from tfos_core.launch import NodeJob, await_registration, driver_host, job_error, new_cluster_config
 from tfos_core.node_config import ClusterConfig
 from tfos_core.node_errors import failed_event, node_error
 from tfos_core.node_news import NodeNews
@@ -33,7 +31,7 @@ from tfos_core.options import ClusterOptions
 from tfos_core.placement import check_context, place
 from tfos_core.reservation import Server, conceal
 from tfos_core.slot_watch import SlotWatch
-from tfos_core.spark_errors import python_error
+from tfos_core.stuck import StuckNodes
 from tfos_core.tensorboard.board import ClusterBoard
 from tfos_core.tensorboard.options import board_node
 from tfos_core.topology import ClusterPlan, InputMode
@@ -79,6 +77,8 @@ class TFCluster:
         node = board_node(plan) if options.tensorboard.enabled else ""
         self._board = ClusterBoard(options.tensorboard, node=node, sink=options.on_file, emit=self._emit)
         self._news = NodeNews(self._table, self._watch, options, self._report, self._board)
+        self._stuck = StuckNodes(self._table, self._emit, options.run_id)
+        self._news.on_stacks = self._stuck.answered
         # Feed tasks and nodes compare it, so that rows never reach a node that an earlier cluster left behind.
         self._generation = secrets.token_hex(8)
 
@@ -159,10 +159,11 @@ class TFCluster:
                 self._server.send,
                 self._emit,
                 generation=self._generation,
-                on_error=self._fail,
+                on_error=lambda error: self._stuck.explain_later(error, self._fail),
             )
             self._news.feed = self._feed
         self._board.open(self._server.send)
+        self._stuck.send = self._server.send
         host, port = self._server.start()
         self._emit(events.ReservationServerStarted(host=host, port=port, expected=tuple(names), timeout_s=timeout))
 
@@ -248,7 +249,7 @@ class TFCluster:
 
         Raises:
             NodeFailedError, NodeLostError: the first failure of the cluster, also of nodes that failed after the feed had ended.
-            ReservationTimeoutError: a node did not end in time.
+            NodeTimeoutError: a node did not end in time.
         """
         if self._closed:
             self._raise_error()
@@ -257,8 +258,7 @@ class TFCluster:
             self._feed.end_of_feed()
         try:
             if not self._table.wait(lambda: not self._table.unfinished() or self._error is not None, timeout):
-                left = ", ".join(self._table.unfinished())
-                self._set_error(ReservationTimeoutError(f"{left} did not end within {timeout:g} s of shutdown"))
+                self._set_error(self._stuck.not_ended(self._table.unfinished(), timeout))
             elif self._error is None and self._table.first_failure() is not None:
                 # The last node to end failed; the watch hears of it a moment after the table.
                 self._watch.settle()
@@ -292,14 +292,8 @@ class TFCluster:
 
     def _on_job_end(self, error: str | TfosError | None) -> None:
         """The Spark job of the node tasks ended; a failure counts when no node told a better one."""
-        if error is None or self._closed:
-            return
-        if isinstance(error, TfosError):
-            self._watch.job_failed(error)
-        elif (wrong := python_error(error)) is not None:
-            self._watch.job_failed(wrong)
-        else:
-            self._watch.job_failed(NodeLostError(f"Spark could not run the node tasks: {error}", "Look at the driver's log."))
+        if error is not None and not self._closed:
+            self._watch.job_failed(job_error(error))
 
     def _on_cancel(self, reason: str) -> None:
         # When only TensorBoard was kept, the job itself is done: that is no failure.
@@ -322,7 +316,7 @@ class TFCluster:
         if isinstance(exc, FeedError):
             self._watch.settle()
         if self._error is None:
-            self._fail(exc)
+            self._fail(self._stuck.explain(exc))
         self._close(str(exc))
         if self._error is not None and self._error is not exc:
             raise self._error from exc

@@ -93,7 +93,7 @@ class TFCluster(running.TFCluster):
         Raises:
             FeedError: a stream ended by an error of its own.
             NodeFailedError, NodeLostError: the first failure of the cluster, also of nodes that failed after the feed had ended.
-            ReservationTimeoutError: a node did not end in time.
+            NodeTimeoutError: a node did not end in time.
         """
         if ssc is not None and not self._closed and self._feed is not None:
             self._streams.adopt(ssc)

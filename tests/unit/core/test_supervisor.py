@@ -457,8 +457,10 @@ def test_a_process_that_is_stopped_or_is_not_there_has_no_stacks(bench: Bench) -
         bench.tell(node, "node.ask_stacks", why="somebody asks")
         assert node.expect("node.stacks") == {"op": "node.stacks", "place": "", "stack": "", "last_lines": ANY}
     assert stopped.expect_line("it does not say where it is (state T of")
+    os.kill(child.pid, signal.SIGKILL)
+    assert stopped.expect("node.ended")["signal"] == signal.SIGKILL
+    bench.stop(waiting)
     for node in (stopped, waiting):
-        bench.stop(node)
         node.assert_gone()
 
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
+import os
 import random
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -25,6 +29,7 @@ JOBSPECS = Path(__file__).parents[2] / "jobspecs"
 WAIT_S = 30.0
 EXAMPLES = settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
 HANDSHAKE_FRAMES, SESSION_FRAMES, PORT_FRAMES, SPECS = 1_000_000, 300_000, 100_000, 5_000
+GUIDED_INPUTS = 200_000
 
 
 def total(attack: Callable[[int, bytes, int], Tally], frames: int) -> Tally:
@@ -57,6 +62,28 @@ def test_a_million_frames_of_strangers(capsys: pytest.CaptureFixture[str]) -> No
     assert handshakes.accepted == sessions.accepted == 0
     with capsys.disabled():
         print(f"\n{handshakes.frames:,} frames without the secret, {sessions.frames:,} put into sessions: 0 accepted, 0 crashes")
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.skipif(importlib.util.find_spec("atheris") is None, reason="atheris has wheels for Linux on x86-64 only")
+def test_frames_that_reach_ever_more_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script = Path(__file__).parents[1] / "testbed" / "guided_frames.py"
+    path = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
+    options = [f"-atheris_runs={GUIDED_INPUTS}", "-seed=1", "-max_len=512", "-print_final_stats=1"]
+    done = subprocess.run(
+        [sys.executable, str(script), *options],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=850,
+    )
+    assert done.returncode == 0, done.stderr[-5000:]
+    frames, refused = map(int, (tmp_path / "frames.txt").read_text().split())
+    assert frames > GUIDED_INPUTS
+    assert refused > GUIDED_INPUTS / 4
+    with capsys.disabled():
+        print(f"\n{GUIDED_INPUTS:,} inputs, {frames:,} frames led by coverage: 0 accepted, 0 crashes")
 
 
 @pytest.mark.timeout(900)

@@ -30,7 +30,7 @@ class FailureListener(Protocol):
 
 
 class NodeNews:
-    """The callbacks of a cluster's reservation server; `feed` is set when the cluster is fed, `on_stacks` takes the stacks of nodes."""
+    """The callbacks of a cluster's reservation server; `feed` is set when the cluster is fed, `on_stacks` takes their stacks."""
 
     def __init__(
         self, table: NodeTable, watch: FailureListener, options: ClusterOptions, report: ClusterReport, board: ClusterBoard

@@ -65,6 +65,7 @@ class NodeTable:
         self._failures: list[NodeFailure] = []
         self._last_finish: float | None = None
         self._closing = False
+        self._registered = 0
 
     # ---- changes -----------------------------------------------------------------------------------------------------------
 
@@ -73,6 +74,7 @@ class NodeTable:
         with self._changed:
             node = self._nodes[name]
             node.state, node.host, node.connected = NodeState.REGISTERED, host, True
+            self._registered += 1
             self._changed.notify_all()
 
     def running(self, name: str) -> None:
@@ -149,6 +151,11 @@ class NodeTable:
     def size(self) -> int:
         """How many nodes the cluster has."""
         return len(self._nodes)
+
+    @property
+    def registered_count(self) -> int:
+        """How many nodes have registered."""
+        return self._registered
 
     def missing(self) -> tuple[str, ...]:
         """The nodes that have not registered."""

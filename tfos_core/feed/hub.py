@@ -25,11 +25,18 @@ from tfos_core.feed.refusal import Uplink
 from tfos_core.feed.turns import Turns
 from tfos_core.feed.wire import Op
 
-__all__ = ("DEFAULT_BUDGET_BYTES", "FeedHub", "Uplink")
+__all__ = ("DEFAULT_BUDGET_BYTES", "FeedHub", "Uplink", "report_interval_s")
 
 DEFAULT_BUDGET_BYTES = 64 << 20
-# Reports of rows consumed, at most this often; what a partition consumed is always reported when it is drained.
+# Reports of rows consumed, at most this often from a node, and in all so many a second, each of which costs the driver some 0.1 ms;
+# what a partition consumed is always reported when it is drained.
 _REPORT_INTERVAL_S = 0.25
+_REPORTS_PER_SECOND = 100
+
+
+def report_interval_s(nodes: int) -> float:
+    """Seconds between two reports of one of so many nodes."""
+    return max(_REPORT_INTERVAL_S, nodes / _REPORTS_PER_SECOND)
 
 
 class FeedHub:
@@ -43,6 +50,7 @@ class FeedHub:
         budget_bytes: how many bytes of rows to hold before feed tasks have to wait.
         progress_path: where feed tasks look when rows were last consumed.
         equal_steps: whether all nodes make the same number of steps with `as_dataset`.
+        nodes: how many there are; the more, the less often each of them reports.
     """
 
     def __init__(
@@ -55,6 +63,7 @@ class FeedHub:
         budget_bytes: int = DEFAULT_BUDGET_BYTES,
         progress_path: Path,
         equal_steps: bool = False,
+        nodes: int = 1,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.node = node
@@ -69,6 +78,7 @@ class FeedHub:
         self._listener = listener
         self._progress = ProgressWriter(progress_path, clock=clock)
         self._clock = clock
+        self._report_interval_s = report_interval_s(nodes)
         self._lock = threading.Condition()
         self._intakes: set[Intake] = set()
         self._grants: dict[tuple[int, int, int], dict[str, Any]] = {}
@@ -239,7 +249,7 @@ class FeedHub:
         self._progress.advance(rows)
         self._rows[stream.seq] = self._rows.get(stream.seq, 0) + rows
         now = self._clock()
-        if not stream.infer and now - self._reported >= _REPORT_INTERVAL_S:
+        if not stream.infer and now - self._reported >= self._report_interval_s:
             self._reported = now
             self.report("feed.progress", stream.seq)
 

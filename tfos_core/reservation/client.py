@@ -24,7 +24,7 @@ from tfos_core.reservation import local_secrets
 from tfos_core.reservation.connect import open_channel
 from tfos_core.reservation.handshake import Right
 from tfos_core.reservation.messages import Message, Op, check_user_message, encode_message
-from tfos_core.reservation.record import NodeRecord
+from tfos_core.reservation.record import NodeRecord, inflated
 from tfos_core.reservation.tcp import RECEIVE_BYTES, close_quietly, seconds_left, wait_ready
 
 __all__ = ("Client",)
@@ -309,7 +309,7 @@ _ANSWERS = frozenset({Op.REGISTERED, Op.REFUSED, Op.RESERVATIONS, Op.STOPPING})
 
 
 def _records(message: Message) -> list[NodeRecord]:
-    nodes = message.get("nodes")
+    nodes = inflated(message) if message["op"] == Op.CLUSTER else message.get("nodes")
     if not isinstance(nodes, list):
         raise ProtocolError(f"the reservation server sent {message['op']!r} without a list of nodes")
     return [NodeRecord.from_dict(node) for node in nodes]

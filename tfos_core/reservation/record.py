@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import base64
+import json
+import zlib
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from tfos_core.errors import ProtocolError
+from tfos_core.json_text import parse_json
+from tfos_core.reservation.messages import MESSAGE_LIMIT_BYTES
 from tfos_core.topology import Role
 
-__all__ = ("NodeRecord",)
+__all__ = ("NodeRecord", "deflated", "inflated")
 
 _MOST_GPUS = 1024
+#: What the records of all nodes may come to when they are text again.
+_MOST_TEXT_BYTES = 16 * MESSAGE_LIMIT_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,11 +63,11 @@ class NodeRecord:
         """
         if not isinstance(data, Mapping):
             raise ProtocolError(f"a node record is a JSON object, not {type(data).__name__}")
-        unknown = sorted(str(key) for key in data.keys() - {field.name for field in fields(cls)})
+        unknown = sorted(str(key) for key in data.keys() - _FIELDS)
         if unknown:
             raise ProtocolError(f"a node record has no field {', '.join(unknown)[:80]!r}")
         role = data.get("role")
-        if not isinstance(role, str) or role not in set(Role):
+        if not isinstance(role, str) or role not in _ROLES:
             raise ProtocolError(f"a node record has role {role!r:.40}, which is none of {', '.join(Role)}")
         tb_port = None if data.get("tb_port") is None else _integer(data, "tb_port", 1, 65535)
         return cls(
@@ -74,6 +81,32 @@ class NodeRecord:
             generation=_text(data, "generation", 0, 200) if "generation" in data else "",
             gpus=_texts(data, "gpus", most=_MOST_GPUS, longest=200),
         )
+
+
+_FIELDS = frozenset(field.name for field in fields(NodeRecord))
+_ROLES = frozenset(Role)
+
+
+def deflated(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The fields of a message for so many records. They resemble each other, so that a tenth of the text is about enough."""
+    text = json.dumps(records, separators=(",", ":")).encode("ascii")
+    return {"deflated": base64.b64encode(zlib.compress(text)).decode("ascii")}
+
+
+def inflated(message: Mapping[str, Any]) -> object:
+    """What `deflated` was given.
+
+    Raises:
+        ProtocolError: the message holds nothing of the kind.
+    """
+    try:
+        reader = zlib.decompressobj()
+        text = reader.decompress(base64.b64decode(message["deflated"], validate=True), _MOST_TEXT_BYTES)
+        if not reader.eof:
+            raise ValueError("it is cut short, or far too long")
+        return parse_json(text)
+    except (KeyError, TypeError, ValueError, zlib.error) as exc:
+        raise ProtocolError(f"the reservation server sent {message.get('op')!r} without readable nodes ({exc})") from exc
 
 
 def _integer(data: Mapping[str, Any], name: str, least: int, most: int = 2**31 - 1) -> int:

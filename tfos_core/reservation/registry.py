@@ -22,6 +22,7 @@ class Reservations:
             raise ConfigError(f"{required} nodes were asked for, but the expected names are {', '.join(expected)}")
         self.required = required
         self.expected = tuple(expected)
+        self._known = frozenset(expected)
         self._changed = threading.Condition()
         self._records: dict[str, NodeRecord] = {}
         self._by_executor: dict[int, NodeRecord] = {}
@@ -40,7 +41,7 @@ class Reservations:
                     f"{record.identity} can not register: {other.identity} already did",
                     "Node tasks are not repeated; look at the executors' logs for what started this one twice.",
                 )
-            if self.expected and record.name not in self.expected:
+            if self._known and record.name not in self._known:
                 raise ReservationError(f"{record.identity} can not register: this cluster expects {_listed(self.expected)}")
             if len(self._records) >= self.required:
                 raise ReservationError(f"{record.identity} can not register: all {self.required} nodes already did")

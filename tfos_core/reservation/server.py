@@ -26,7 +26,7 @@ from tfos_core.reservation.connection import Connection
 from tfos_core.reservation.handshake import SECRET_BYTES, Right, new_secret
 from tfos_core.reservation.loop import Limits, ServerLoop
 from tfos_core.reservation.messages import RESERVED, Message, Op, check_user_message, encode_message
-from tfos_core.reservation.record import NodeRecord
+from tfos_core.reservation.record import NodeRecord, deflated
 from tfos_core.reservation.registry import Reservations
 
 __all__ = ("Server",)
@@ -90,6 +90,7 @@ class Server:
         self._loop: ServerLoop | None = None
         self._failure: Exception | None = None
         self._published = False
+        self._announcement = b""
         self._stopped = False
         # Belongs to the loop's thread.
         self._watchers: set[Connection] = set()
@@ -311,7 +312,10 @@ class Server:
             self._changed.notify_all()
 
     def _cluster_body(self) -> bytes:
-        return encode_message({"op": str(Op.CLUSTER), "nodes": self._node_dicts()})
+        # Every node gets it, so that its size counts twice over: a thousand nodes would be sent 150 MB of text.
+        if not self._announcement:
+            self._announcement = encode_message({"op": str(Op.CLUSTER), **deflated(self._node_dicts())})
+        return self._announcement
 
     def _node_dicts(self) -> list[dict[str, Any]]:
         return [record.to_dict() for record in self._reservations.get()]

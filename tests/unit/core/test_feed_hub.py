@@ -18,7 +18,7 @@ from tfos_core.feed import rendezvous
 from tfos_core.feed.datafeed import DataFeed
 from tfos_core.feed.failures import to_wire
 from tfos_core.feed.feeder import Feeder, Hello, NodeClosedError, NodeRefusedError
-from tfos_core.feed.hub import FeedHub
+from tfos_core.feed.hub import FeedHub, report_interval_s
 from tfos_core.feed.packing import pack_rows
 from tfos_core.feed.refusal import Refusal
 from tfos_core.feed.rendezvous import Descriptor
@@ -419,3 +419,8 @@ def test_arrays_arrive_as_arrays_and_tuples_as_tuples(node: Node) -> None:
     fed.result(DEADLINE)
     assert [type(row) for row in batch] == [tuple] * 50
     assert all(row[0].dtype == np.float32 and row[0][3] == index and row[1] == index for index, row in enumerate(batch))
+
+
+@pytest.mark.parametrize(("nodes", "seconds"), [(1, 0.25), (25, 0.25), (1000, 10.0)])
+def test_the_more_nodes_there_are_the_less_often_each_reports(nodes: int, seconds: float) -> None:
+    assert report_interval_s(nodes) == seconds

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import base64
+import json
 import threading
 
 import pytest
@@ -7,6 +9,7 @@ import pytest
 from tfos_core.errors import ConfigError, DuplicateNodeError, ProtocolError, ReservationError
 from tfos_core.reservation import NodeRecord, Reservations
 from tfos_core.reservation.admission import Admission
+from tfos_core.reservation.record import deflated, inflated
 from tfos_core.topology import Role
 
 GOOD = NodeRecord(executor_id=3, role=Role.WORKER, index=1, host="h1", port=2222, pid=77, tb_port=6006, generation="g")
@@ -47,6 +50,23 @@ def test_a_record_with_a_bad_field_is_refused_by_name(field: str, value: object)
 def test_a_record_is_an_object(data: object) -> None:
     with pytest.raises(ProtocolError, match="is a JSON object"):
         NodeRecord.from_dict(data)
+
+
+def test_the_records_of_many_nodes_travel_in_a_fifth_of_their_text() -> None:
+    records = [record(number, number).to_dict() for number in range(1000)]
+    message = {"op": "cluster", **deflated(records)}
+    assert inflated(message) == records
+    assert 5 * len(json.dumps(message)) < len(json.dumps(records))
+
+
+def test_records_that_can_not_be_read_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    good = deflated([GOOD.to_dict()])["deflated"]
+    for bad in (None, 5, "", "!", good[:-8], base64.b64encode(b"abc").decode(), deflated([])["deflated"][4:]):
+        with pytest.raises(ProtocolError, match="'cluster' without readable nodes"):
+            inflated({"op": "cluster", "deflated": bad})
+    monkeypatch.setattr("tfos_core.reservation.record._MOST_TEXT_BYTES", 1000)
+    with pytest.raises(ProtocolError, match="far too long"):
+        inflated({"op": "cluster", **deflated([{"host": "x" * 2000}])})
 
 
 def test_reservations_count_down_and_come_in_the_order_of_executors() -> None:

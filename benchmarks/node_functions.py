@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ("consume_batches", "consume_datasets", "end_at_once")
+__all__ = ("answer_batches", "consume_batches", "consume_datasets", "end_at_once")
 
 
 def consume_batches(args: Any, ctx: Any) -> None:
@@ -20,6 +20,15 @@ def consume_datasets(args: Any, ctx: Any) -> None:
     while not feed.should_stop():
         for _ in feed.as_dataset(args["batch_size"]):
             pass
+
+
+def answer_batches(args: Any, ctx: Any) -> None:
+    """Answer every row with its last value."""
+    feed = ctx.get_data_feed(train_mode=False)
+    while not feed.should_stop():
+        rows = feed.next_batch(args["batch_size"])
+        if rows:
+            feed.batch_results([row[-1] for row in rows])
 
 
 def end_at_once(args: Any, ctx: Any) -> None:

@@ -100,13 +100,24 @@ def consume(args: Any, ctx: Any) -> None:
         feed.next_batch(args["batch_size"])
 
 
+def answer(args: Any, ctx: Any) -> None:
+    """Takes rows and answers each with its last value."""
+    from tensorflowonspark import TFNode
+
+    feed = TFNode.DataFeed(ctx.mgr, False)
+    while not feed.should_stop():
+        rows = feed.next_batch(args["batch_size"])
+        if rows:
+            feed.batch_results([row[-1] for row in rows])
+
+
 def end_at_once(args: Any, ctx: Any) -> None:
     """A node whose work is done when it starts."""
 
 
 def _serve() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("mode", choices=["feed", "lifecycle", "tfrecords"])
+    parser.add_argument("mode", choices=["feed", "inference", "lifecycle", "tfrecords"])
     parser.add_argument("--shape", default="")
     parser.add_argument("--rows", type=int, default=0)
     parser.add_argument("--partitions", type=int, default=4)
@@ -119,7 +130,8 @@ def _serve() -> None:
     # By name, so that executors import it instead of unpickling a copy of __main__.
     import upstream
 
-    serve = {"feed": upstream.serve_feed, "lifecycle": upstream.serve_lifecycle, "tfrecords": upstream.serve_tfrecords}
+    feeds = {"feed": upstream.serve_feed, "inference": upstream.serve_feed}
+    serve = feeds | {"lifecycle": upstream.serve_lifecycle, "tfrecords": upstream.serve_tfrecords}
     for answer in serve[options.mode](options):
         print(json.dumps(answer), file=answers)
 
@@ -145,7 +157,7 @@ def serve_tfrecords(options: argparse.Namespace) -> Any:
 
 
 def serve_feed(options: argparse.Namespace) -> Any:
-    """Seconds, or memory, of one `train` call for each line of stdin; the first answer says that it is ready."""
+    """Seconds, or memory, of one pass over the rows for each line of stdin; the first answer says that it is ready."""
     from shapes import SHAPES, build
     from tensorflowonspark import TFCluster
 
@@ -154,17 +166,26 @@ def serve_feed(options: argparse.Namespace) -> Any:
     shape = next(shape for shape in SHAPES if shape.name == options.shape)
     data = build(spark, shape, options.rows, options.partitions)
     args = {"batch_size": options.batch_size}
-    cluster = TFCluster.run(spark.sparkContext, consume, args, 2, 0, input_mode=TFCluster.InputMode.SPARK)
+    infers = options.mode == "inference"
+    function = answer if infers else consume
+    cluster = TFCluster.run(spark.sparkContext, function, args, 2, 0, input_mode=TFCluster.InputMode.SPARK)
     yield {"ready": True}
     rows = data.rdd if shape.is_dataframe else data
+
+    def run() -> None:
+        if infers:
+            assert cluster.inference(rows).count() == options.rows
+        else:
+            cluster.train(rows, num_epochs=1)
+
     for line in sys.stdin:
         if line.strip() == "memory":
             with PeakMemory(usage) as memory:
-                cluster.train(rows, num_epochs=1)
+                run()
             yield {"peak_mib": memory.peak_mib}
             continue
         started, cpu = time.perf_counter(), usage.cpu_s()
-        cluster.train(rows, num_epochs=1)
+        run()
         yield {"seconds": time.perf_counter() - started, "cpu_s": usage.cpu_s() - cpu}
     cluster.shutdown()
     spark.stop()

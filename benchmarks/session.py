@@ -28,7 +28,7 @@ SETTINGS = {
 
 
 @contextlib.contextmanager
-def start_spark(more: Mapping[str, str] | None = None) -> Iterator[Any]:
+def start_spark(more: Mapping[str, str] | None = None, *, master: str = MASTER) -> Iterator[Any]:
     """A SparkSession on two executors, in a folder of its own; nothing of it stays in the pyspark package. `more` are settings."""
     from importlib.util import find_spec
 
@@ -52,7 +52,7 @@ def start_spark(more: Mapping[str, str] | None = None) -> Iterator[Any]:
             "TMPDIR": folder,
         }
         conf = SparkConf().setAll(list((SETTINGS | dict(more or {})).items()))
-        spark = SparkSession.builder.config(conf=conf).master(MASTER).getOrCreate()
+        spark = SparkSession.builder.config(conf=conf).master(master).getOrCreate()
         spark.sparkContext.setLogLevel("ERROR")
         try:
             yield spark

@@ -27,10 +27,12 @@ import soak_nodes
 from footprint import CLUSTER_LIMITS, MARK, ClusterFootprint
 from growth import Growth, fit_all, markdown_table, print_growth
 from report import describe_machine, write_results
-from session import MASTER, start_spark
+from session import start_spark
 from soak_runs import RUN_LIMITS, run_in_a_row
 
 EXECUTORS = 2
+#: Two cores each, so that feed tasks run beside each other and nodes need a resource profile.
+MASTER = f"local-cluster[{EXECUTORS},2,1024]"
 ROWS = 200
 WARM_UP = 0.2
 #: Spark itself keeps what it shows of a thousand past jobs and queries; it may keep few here, so that growth is ours.
@@ -87,7 +89,7 @@ def _parse() -> argparse.Namespace:
 def _soak_clusters(options: argparse.Namespace, left: list[str]) -> list[Growth]:
     java = {f"spark.{side}.extraJavaOptions": SMALL_JAVA for side in ("driver", "executor")}
     samples: list[tuple[int, dict[str, float]]] = []
-    with start_spark(KEEP_LITTLE | java | {"spark.log.level": "OFF"}) as spark:
+    with start_spark(KEEP_LITTLE | java | {"spark.log.level": "OFF"}, master=MASTER) as spark:
         footprint = ClusterFootprint(
             mark=os.environ[MARK], temporary=Path(os.environ["TMPDIR"]), tmp=Path("/tmp") if options.private_tmp else None
         )

@@ -214,8 +214,16 @@ def _fit(sc: SparkContext, executors: tuple[Executor, ...], gpus: int) -> Placem
     requests = TaskResourceRequests().cpus(cores)
     if gpus:
         requests = requests.resource("gpu", gpus)
-    profile = ResourceProfileBuilder().require(requests).build
+    profile = _known(sc, ResourceProfileBuilder().require(requests).build)
     return Placement(profile=profile, cores=cores, executors=executors, gpus=gpus)
+
+
+def _known(sc: SparkContext, profile: ResourceProfile) -> ResourceProfile:
+    """The profile with these requests that Spark has already: it keeps all that it was ever told of."""
+    from pyspark.resource import ResourceProfile
+
+    known = sc._jsc.sc().resourceProfileManager().getEquivalentProfile(profile._java_resource_profile)
+    return ResourceProfile(_java_resource_profile=known.get()) if known.isDefined() else profile
 
 
 def _slots(sc: SparkContext, placement: Placement) -> int:

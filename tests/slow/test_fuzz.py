@@ -29,7 +29,7 @@ JOBSPECS = Path(__file__).parents[2] / "jobspecs"
 WAIT_S = 30.0
 EXAMPLES = settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
 HANDSHAKE_FRAMES, SESSION_FRAMES, PORT_FRAMES, SPECS = 1_000_000, 300_000, 100_000, 5_000
-GUIDED_INPUTS = 200_000
+GUIDED_INPUTS = 100_000
 
 
 def total(attack: Callable[[int, bytes, int], Tally], frames: int) -> Tally:

@@ -15,6 +15,8 @@ from testbed.standalone import StandaloneCluster
 
 from tfos_core.exit_codes import ExitCode
 
+pytestmark = pytest.mark.timeout(900)
+
 ROOT = Path(__file__).parents[2]
 EPOCHS = 5
 TEST_IMAGES = 364
@@ -88,6 +90,11 @@ def test_a_fault_in_the_middle_costs_a_restart_and_nothing_else(
     (restart,) = result["restarts"]
     assert (result["status"], restart["node"]) == ("success", "worker:0")
     assert restart["first_epoch"] >= 1
+    # Feeding goes on with the first epoch that is in no checkpoint, and with all that follow.
+    kinds = [event["event"] for event in run.events]
+    after = run.events[kinds.index("restarting") :]
+    fed = [event["epoch"] for event in after if event["event"] == "feed_finished"]
+    assert fed == list(range(restart["first_epoch"], EPOCHS))
     # Runs of the same program differ by several images, with and without faults.
     assert abs(accuracy(tmp_path) - expected) < 15 / TEST_IMAGES
 

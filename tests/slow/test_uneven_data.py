@@ -15,15 +15,18 @@ from testbed.spark_context import start_context
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
+pytestmark = pytest.mark.timeout(600)
+
 EPOCHS = 2
 
+KEYED = "skewed keys"
 #: Rows of every partition. Batches of 16 divide none of these.
 SIZES = {
     "10 and 1000": [10, 1000],
     "an empty partition": [100, 0, 50, 70],
     "one partition, so that the other nodes get no row": [130],
     "fewer partitions than nodes": [90, 45],
-    "skewed keys": [900, 11, 12, 13, 14, 15],
+    KEYED: [900, 11, 12, 13, 14, 15],
     "less than a batch everywhere": [5, 3, 7],
 }
 
@@ -41,7 +44,16 @@ def count(sc: SparkContext) -> int:
     return int(found[1])
 
 
-def rows(sc: SparkContext, sizes: list[int]) -> Any:
+def rows(sc: SparkContext, sizes: list[int], *, keyed: bool = False) -> Any:
+    """Pairs (x, 2x); `keyed`: dealt out by a key of theirs, as `repartition(n, "key")` does."""
+    if keyed:
+        keys = [key for key, size in enumerate(sizes) for _ in range(size)]
+        return (
+            sc.parallelize(keys, 2)
+            .map(lambda key: (key, (float(key), 2.0 * key)))
+            .partitionBy(len(sizes), partitionFunc=int)
+            .values()
+        )
     return sc.parallelize(range(len(sizes)), len(sizes)).flatMap(
         lambda number: [(float(i % 7), 2.0 * (i % 7)) for i in range(sizes[number])]
     )
@@ -53,15 +65,16 @@ def example_loop() -> str:
     return next(block for block in blocks if "strategy.run" in block)
 
 
-@pytest.mark.parametrize("sizes", list(SIZES.values()), ids=list(SIZES))
-def test_fit_ends_and_every_row_is_taken(sc: SparkContext, nothing_left: None, tmp_path: Path, sizes: list[int]) -> None:
+@pytest.mark.parametrize("name", list(SIZES))
+def test_fit_ends_and_every_row_is_taken(sc: SparkContext, nothing_left: None, tmp_path: Path, name: str) -> None:
+    sizes = SIZES[name]
     events = Recorder()
     options: dict[str, Any] = {"keras": "legacy", "num_epochs": EPOCHS}
     args = {"folder": str(tmp_path), "batch_size": 16}
     with started_cluster(
         sc, nodes.train_synchronously, args, count(sc), options=options, on_event=events, reservation_timeout=120
     ) as running:
-        report = running.train(rows(sc, sizes), num_epochs=EPOCHS, feed_timeout=180, final=True)
+        report = running.train(rows(sc, sizes, keyed=name == KEYED), num_epochs=EPOCHS, feed_timeout=180, final=True)
         running.shutdown(timeout=180)
         whole = running.report()
     found = [entry for entries in nodes.notes(tmp_path).values() for entry in entries]
@@ -74,13 +87,14 @@ def test_fit_ends_and_every_row_is_taken(sc: SparkContext, nothing_left: None, t
     assert bool(skews) == any(max(each) > 2 * min(each) for each in fed)
 
 
-@pytest.mark.parametrize("name", ["10 and 1000", "fewer partitions than nodes", "skewed keys"])
+@pytest.mark.parametrize("name", list(SIZES))
 def test_own_loops_make_equal_steps(sc: SparkContext, nothing_left: None, tmp_path: Path, name: str) -> None:
     loop = example_loop().replace("as_dataset(args.batch_size)", "as_dataset(args.batch_size, allow_empty=True)")
     args = {"folder": str(tmp_path), "batch_size": 4, "loop": loop}
     options: dict[str, Any] = {"equal_steps": True, "num_epochs": EPOCHS}
     with started_cluster(sc, nodes.loop_synchronously, args, count(sc), options=options, reservation_timeout=120) as running:
-        report = running.train(rows(sc, SIZES[name]), num_epochs=EPOCHS, feed_timeout=180, final=True)
+        data = rows(sc, SIZES[name], keyed=name == KEYED)
+        report = running.train(data, num_epochs=EPOCHS, feed_timeout=180, final=True)
         running.shutdown(timeout=180)
         whole = running.report()
     found = [entry for entries in nodes.notes(tmp_path).values() for entry in entries]

@@ -15,7 +15,11 @@ from testbed.spark_context import start_context
 from testbed.standalone import StandaloneCluster, WorkerOptions
 from testbed.waiting import poll_until
 
+from tfos_core.cancellation import Cancellation
 from tfos_core.errors import ConfigError
+from tfos_core.events import ignore
+from tfos_core.placement import place
+from tfos_core.topology import ClusterPlan, InputMode
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -56,6 +60,14 @@ def forbid_profiles(context: SparkContext) -> None:
     field.set(manager, False)
 
 
+def known_profiles(context: SparkContext) -> int:
+    """How many resource profiles Spark keeps, the default one included; it forgets none."""
+    manager = context._jsc.sc().resourceProfileManager()
+    field = manager.getClass().getDeclaredField("resourceProfileIdToResourceProfile")
+    field.setAccessible(True)
+    return int(field.get(manager).size())
+
+
 def test_nodes_land_one_per_executor_and_feed_tasks_use_every_core(
     one_host: StandaloneCluster, nothing_left: None, tmp_path: Path
 ) -> None:
@@ -66,6 +78,10 @@ def test_nodes_land_one_per_executor_and_feed_tasks_use_every_core(
         with started_cluster(context, nodes.consume, {"folder": str(tmp_path)}, EXECUTORS, on_event=events) as running:
             report = running.train(rows)
             running.shutdown(timeout=60)
+        plan = ClusterPlan.build(EXECUTORS, num_ps=0)
+        for _ in range(3):
+            place(context, plan, InputMode.SPARK, timeout=30, cancellation=Cancellation(), emit=ignore)
+        assert known_profiles(context) == 2, "clusters of one application share a profile"
         forbid_profiles(context)
         with pytest.raises(ConfigError, match=r"two could share one: .*TaskResourceProfiles are only supported for") as refusal:  # noqa: SIM117
             with started_cluster(context, nodes.consume, {"folder": str(tmp_path)}, EXECUTORS):

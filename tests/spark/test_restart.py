@@ -13,6 +13,8 @@ from testbed.commandline import TfosProcess
 from testbed.faults import executor_jvm
 from testbed.processes import kill_all
 
+from tfos_core import launch, running
+
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
@@ -48,7 +50,16 @@ def accuracies(log: Path) -> list[str]:
     return re.findall(r"test accuracy ([0-9.]+)", log.read_text(encoding="utf-8"))
 
 
-def test_a_whole_job_in_one_call_is_started_again(sc: SparkContext, nothing_left: None, tmp_path: Path) -> None:
+def test_a_whole_job_in_one_call_is_started_again(
+    sc: SparkContext, nothing_left: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configs: list[Any] = []
+
+    def noting(*args: Any, **settings: Any) -> Any:
+        configs.append(launch.new_cluster_config(*args, **settings))
+        return configs[-1]
+
+    monkeypatch.setattr(running, "new_cluster_config", noting)
     page = (ROOT / "docs" / "restart.md").read_text(encoding="utf-8")
     (example,) = (block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "run_job" in block)
     names: dict[str, Any] = {"sc": sc, "main_fun": nodes.die_once, "args": {"folder": str(tmp_path)}}
@@ -56,6 +67,9 @@ def test_a_whole_job_in_one_call_is_started_again(sc: SparkContext, nothing_left
     report, restarts = names["report"], names["restarts"]
     assert [(restart.number, restart.node) for restart in restarts] == [(1, "worker:1")]
     assert "signal 9" in restarts[0].error
+    # What belonged to the first cluster opens nothing of the second, and nodes that it left behind would not be fed.
+    assert len({config.generation for config in configs}) == len({config.secret for config in configs}) == 2
+    assert len({config.run_id for config in configs}) == 1
     # Nothing was saved, so both epochs were fed to the nodes that began anew.
     found = nodes.notes(tmp_path)
     assert report.rows == 800 == sum(entry["rows"] for entries in found.values() for entry in entries)

@@ -19,7 +19,7 @@ help:
 	@echo "make test-slow   fault injection and other long tests"
 	@echo "make test-all    all of these"
 	@echo "make lint        ruff and mypy;   make format  ruff's fixes"
-	@echo "make bench       speed of the feed against Spark alone and TensorFlowOnSpark 2.2.5"
+	@echo "make bench       every benchmark (half an hour), against Spark alone and TensorFlowOnSpark 2.2.5; ONLY=feed,control for a part"
 	@echo "make clean       remove .venv, caches and the demo's model (records of runs are in ~/.tfos)"
 
 demo: java venv-demo
@@ -49,8 +49,10 @@ format: venv-dev
 	$(PYTHON_HERE) -m ruff check --fix .
 	$(PYTHON_HERE) -m ruff format .
 
+# ONLY=feed/tuple10,control runs a part; of the other parts the newest results stay.
 bench: java venv-dev
-	$(PYTHON_HERE) benchmarks/feed.py
+	$(PYTHON_HERE) -m pip install --quiet --no-input --disable-pip-version-check --constraint constraints.txt --editable ".[dev,bench]"
+	$(PYTHON_HERE) benchmarks/all.py $(if $(ONLY),--only $(ONLY))
 
 clean:
 	rm -rf .venv .venv-* build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis jobspecs/models jobspecs/predictions spark-warehouse metastore_db derby.log

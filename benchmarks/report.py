@@ -13,7 +13,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-__all__ = ("Measurement", "describe_machine", "measure", "print_table", "write_results")
+__all__ = ("RESULTS", "Measurement", "describe_machine", "measure", "print_table", "write_results")
 
 RESULTS = Path(__file__).resolve().parent / "results"
 
@@ -58,11 +58,11 @@ def print_table(title: str, rows: Sequence[tuple[Measurement, Measurement | None
         print(f"  {measured.side + ' (' + measured.unit + ')':34}{numbers}{measured.spread:>8.0%}  {ratio}")
 
 
-def write_results(name: str, measurements: Sequence[Measurement], **settings: Any) -> Path:
+def write_results(name: str, measurements: Sequence[Measurement], *, folder: Path = RESULTS, **settings: Any) -> Path:
     """One JSON document in `results/`."""
-    RESULTS.mkdir(exist_ok=True)
+    folder.mkdir(exist_ok=True)
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-    path = RESULTS / f"{name}-{stamp}.json"
+    path = folder / f"{name}-{stamp}.json"
     document = {
         "benchmark": name,
         "at": stamp,

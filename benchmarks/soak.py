@@ -26,7 +26,7 @@ from typing import Any
 import soak_nodes
 from footprint import CLUSTER_LIMITS, MARK, ClusterFootprint
 from growth import Growth, fit_all, markdown_table, print_growth
-from report import describe_machine, write_results
+from report import RESULTS, describe_machine, write_results
 from session import start_spark
 from soak_runs import RUN_LIMITS, run_in_a_row
 
@@ -69,9 +69,11 @@ def main() -> int:
         print(f"left behind: {line}")
     growing = [f"{title}: {entry.name}" for title, found in parts.items() for entry in found if entry.grows]
     verdict = f"grows: {', '.join(growing)}" if growing else "nothing grows"
+    results = options.results
+    del options.results
     settings = vars(options) | {"seconds": round(time.monotonic() - started), "verdict": verdict}
     tables = {title: [asdict(entry) for entry in found] for title, found in parts.items()}
-    path = write_results("soak", [], master=MASTER, tables=tables, left_behind=left, **settings)
+    path = write_results("soak", [], folder=results, master=MASTER, tables=tables, left_behind=left, **settings)
     _write_markdown(path.with_suffix(".md"), parts, settings, left)
     print(f"\n{verdict}\nwritten: {path} and {path.with_suffix('.md').name}")
     return 1 if growing or left else 0
@@ -83,6 +85,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--every", type=int, default=10, help="cycles from one sample to the next (default 10)")
     parser.add_argument("--runs", type=int, default=50, help="runs of tfos train (default 50)")
     parser.add_argument("--private-tmp", action="store_true", help="nobody else writes to /tmp: look at it too")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="folder for the tables (default benchmarks/results)")
     return parser.parse_args()
 
 

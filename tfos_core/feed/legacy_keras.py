@@ -5,8 +5,8 @@ shorter epoch "ran out of data" and ends the training, a longer one is cut off. 
 that is free, so that epochs of a feed do differ.
 
 Keras has no setting for it: `fit` keeps the number in an object that it makes itself and shows to nobody, callbacks included;
-`steps_per_epoch=-1` counts no steps but then does not begin the dataset again either; one call of `fit` for each epoch would do, and
-every program would have to be written so. Hence the one method that is replaced here.
+`steps_per_epoch=-1` counts no steps but then does not begin the dataset again either; one call of `fit` for each epoch would do,
+and every program would have to be written so. Hence the one method that is replaced here.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 It imports the standard library and tfos_core only (and pyspark, which spark-submit brings), because in cluster deploy mode it runs
 on the cluster. Everything it knows comes from the plan; everything it says goes into the run record and on the channel to the
-command line. stdout belongs to the user's code.
+command line. stdout belongs to the user's code. On the cluster the record is on a file system that both sides reach, the channel
+is a connection over the network, and what is secret comes in a file beside the plan.
 """
 
 from __future__ import annotations
@@ -13,22 +14,24 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tfos_core.errors import ConfigError
 from tfos_core.exit_codes import ExitCode
-from tfos_core.jobplan import JobPlan
+from tfos_core.jobplan import JobPlan, RemotePlan
 from tfos_core.shim.channel import ChannelDescriptor, FollowerChannel
 from tfos_core.shim.job import Engine, Job
 from tfos_core.shim.record import RecordWriter
 from tfos_core.shim.redaction import Redactor
+from tfos_core.shim.remote import RECORD_FOLDER, RemoteRecord, localized, open_uplink, output_sent
 from tfos_core.shim.scratch import remove_later
 from tfos_core.shim.status import ProcessIdentity, RunState
 from tfos_core.shim.watch import ParentWatch
+from tfos_core.uplink.private import PRIVATE_FILE, Private
 
-__all__ = ("main", "run_plan")
+__all__ = ("main", "run_plan", "run_remote_plan")
 
 #: Threads that the user's code left running do not keep the driver alive for longer.
 _EXIT_TIMEOUT_S = 10.0
@@ -85,7 +88,10 @@ def main(argv: Sequence[str]) -> int:
     _separate_stderr()
     plan = JobPlan.from_json(Path(argv[1]).read_text(encoding="utf-8"))
     engine = Engine(start_spark=start_spark, run_cluster=run_cluster)
-    code = run_plan(plan, engine=engine, environ=os.environ)
+    if plan.remote is not None:
+        code = run_remote_plan(plan, plan.remote, engine=engine, folder=Path.cwd(), jvm=driver_jvm)
+    else:
+        code = run_plan(plan, engine=engine, environ=os.environ)
     _arm_exit(code)
     return code
 
@@ -112,11 +118,48 @@ def run_plan(plan: JobPlan, *, engine: Engine, environ: Mapping[str, str]) -> Ex
         return code
 
 
+def run_remote_plan(
+    plan: JobPlan, remote: RemotePlan, *, engine: Engine, folder: Path, jvm: Callable[[], tuple[Any, Any]]
+) -> ExitCode:
+    """Run a plan in cluster deploy mode, in the working folder of the driver.
+
+    Args:
+        folder: holds the file with the secrets.
+        jvm: gives the driver's JVM and its Hadoop configuration.
+    """
+    private = Private.read(folder / PRIVATE_FILE)
+    plan = localized(plan, remote, folder / RECORD_FOLDER)
+    follower = Follower(plan)
+    with contextlib.ExitStack() as stack:
+        uplink = stack.enter_context(open_uplink(remote, private, jvm=jvm, on_shutdown=follower.stop))
+        record = stack.enter_context(RemoteRecord(Path(plan.run_folder), Redactor(private.values.values()), uplink))
+        record.update(state=RunState.STARTING)
+        job = Job(plan, engine=engine, record=record, channel=uplink, secrets=private.values)
+        stack.enter_context(ParentWatch(job.driver_lost))
+        if remote.heeds_signals:
+            stack.enter_context(_StopSignals(follower))
+        stack.enter_context(output_sent(job.output))
+        follower.attach(job)
+        return job.run()
+
+
+def driver_jvm() -> tuple[Any, Any]:
+    """The JVM that has started this process, and its Hadoop configuration; before there is a SparkContext."""
+    from pyspark import SparkContext
+
+    SparkContext._ensure_initialized()
+    jvm = SparkContext._jvm
+    configuration = jvm.org.apache.spark.deploy.SparkHadoopUtil.get().newConfiguration(jvm.org.apache.spark.SparkConf())
+    return jvm, configuration
+
+
 def start_spark(plan: JobPlan) -> Any:
     """The SparkSession of the application that spark-submit prepared."""
     from pyspark.sql import SparkSession
 
-    spark = SparkSession.builder.appName(plan.name).getOrCreate()
+    # On a cluster manager the name is what finds an application again: that of the run, as the command line has set it.
+    name = plan.name if plan.remote is None else plan.run_id
+    spark = SparkSession.builder.appName(name).getOrCreate()
     # SparkContext installs its own SIGINT handler, which would end the driver before the cluster is shut down
     _StopSignals.reinstall()
     return spark

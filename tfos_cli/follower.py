@@ -1,7 +1,6 @@
 """Follows one run from the start of spark-submit to its exit code. Attached to a terminal or detached, it is the same code.
 
-Everything that happens (events, output, signals, ends) arrives in one queue and is handled by one thread. `python -m
-tfos_cli.follower RUN_FOLDER` is the detached form: it reads what to start from stdin and is its own session.
+Everything that happens (events, output, signals, ends) arrives in one queue and is handled by one thread.
 """
 
 from __future__ import annotations
@@ -12,12 +11,11 @@ import queue
 import shutil
 import signal
 import socket
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from tfos_cli.channel import ChannelServer
 from tfos_cli.diagnosis import Evidence, diagnose, result_of
@@ -26,8 +24,7 @@ from tfos_cli.runs import Run
 from tfos_cli.submit.errors import SubmitError
 from tfos_cli.submit.process import OutputLog, SparkSubmit, Stream
 from tfos_cli.submit.reachability import require_reachable
-from tfos_cli.ui.console import Console
-from tfos_cli.ui.progress import PlainLines, Renderer, Silent
+from tfos_cli.ui.progress import Renderer, Silent
 from tfos_cli.ui.run_view import RunView, apply
 from tfos_core import events
 from tfos_core.errors import InterruptedRunError, TfosError
@@ -37,7 +34,7 @@ from tfos_core.shim.record import RecordWriter
 from tfos_core.shim.redaction import Redactor
 from tfos_core.shim.status import ProcessIdentity, RunState, RunStatus
 
-__all__ = ("Follower",)
+__all__ = ("Follower", "Line", "Message", "Said", "StopSender")
 
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _TICK_S = 1.0
@@ -53,12 +50,16 @@ _GONE_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Message:
+class Message:
+    """A line of the driver's."""
+
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class _Line:
+class Line:
+    """A line of spark-submit's output."""
+
     stream: Stream
     text: str
 
@@ -74,8 +75,10 @@ class _Disconnected:
 
 
 @dataclass(frozen=True, slots=True)
-class _Stranger:
-    reason: str
+class Said:
+    """A sentence for the user."""
+
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +91,14 @@ class _Signalled:
     number: int
 
 
-_Item = _Message | _Line | _Connected | _Disconnected | _Stranger | _Exited | _Signalled
+_Item = Message | Line | _Connected | _Disconnected | Said | _Exited | _Signalled
+
+
+class StopSender(Protocol):
+    """A way to the driver."""
+
+    def shut_down(self, reason: str) -> bool:
+        """Ask the driver to end the job; False when nobody is there to hear it."""
 
 
 class Follower:
@@ -104,7 +114,7 @@ class Follower:
         self._view = RunView()
         self._status = run.status()
         self._process: SparkSubmit | None = None
-        self._channel: ChannelServer | None = None
+        self._channel: StopSender | None = None
         self._log: OutputLog | None = None
         self._connected = False
         self._driver_started = False
@@ -125,7 +135,7 @@ class Follower:
                 require_reachable(self._status.master)
                 self._log = OutputLog(self._run.driver_log, self._redactor)
                 stack.callback(self._log.close)
-                self._channel = stack.enter_context(self._listen())
+                self._open_channel(stack)
                 self._start()
                 self._loop()
                 error = self._deadline_error
@@ -148,15 +158,21 @@ class Follower:
             record.update(follower=ProcessIdentity.of(os.getpid()))
             self._show(record.event(event))
 
-    def _listen(self) -> ChannelServer:
-        return ChannelServer(
-            self._run.channel_path,
-            on_connected=lambda: self._inbox.put(_Connected()),
-            on_line=lambda line: self._inbox.put(_Message(line)),
-            on_closed=lambda: self._inbox.put(_Disconnected()),
-            on_stranger=lambda reason: self._inbox.put(_Stranger(reason)),
-            environ=self._launch.environment,
+    def _open_channel(self, stack: contextlib.ExitStack) -> None:
+        """Listen for the driver, until the stack is closed."""
+        self._channel = stack.enter_context(
+            ChannelServer(
+                self._run.channel_path,
+                on_connected=self._heard,
+                on_line=lambda line: self._inbox.put(Message(line)),
+                on_closed=lambda: self._inbox.put(_Disconnected()),
+                on_stranger=lambda why: self._inbox.put(Said(f"refused on the private channel of this run: {why}")),
+                environ=self._launch.environment,
+            )
         )
+
+    def _heard(self) -> None:
+        self._inbox.put(_Connected())
 
     def _start(self) -> None:
         self._process = SparkSubmit(
@@ -175,13 +191,13 @@ class Follower:
         """In a reading thread: hold spark-submit back when its output comes faster than a terminal takes it."""
         while self._inbox.qsize() > _MOST_WAITING and not self._concluded:
             time.sleep(0.01)
-        self._inbox.put(_Line(stream, text))
+        self._inbox.put(Line(stream, text))
 
     # -- the loop ---------------------------------------------------------------------------------------------------------
 
     def _loop(self) -> None:
         """Handle what comes until spark-submit and the shim have ended."""
-        while self._exit_code is None or self._connected:
+        while not self._is_over():
             try:
                 item = self._inbox.get(timeout=_TICK_S)
             except queue.Empty:
@@ -193,6 +209,9 @@ class Follower:
                 return
         self._deadline_error = None
 
+    def _is_over(self) -> bool:
+        return self._exit_code is not None and not self._connected
+
     def _handle_safely(self, item: _Item) -> None:
         """Handle it; when the reader of our output went away (as in `| head`), stop the run without a word."""
         try:
@@ -203,24 +222,28 @@ class Follower:
 
     def _handle(self, item: _Item) -> None:
         match item:
-            case _Message(text):
+            case Message(text):
                 self._show(text)
-            case _Line(stream, text):
+            case Line(stream, text):
                 clean = self._log.write(text) if self._log is not None else text
                 self._renderer.on_driver_line(stream, clean)
+                self._took_line(item)
             case _Connected():
                 self._connected = True
                 if self._stop_reason:
                     self._ask_to_stop()
             case _Disconnected():
                 self._connected = False
-            case _Stranger(reason):
-                self._renderer.say(f"refused on the private channel of this run: {reason}")
+            case Said(text):
+                self._renderer.say(text)
             case _Exited(code):
                 self._exit_code = code
-                self._set_deadline(_SHIM_END_S, None)
+                self._submit_ended()
             case _Signalled(number):
                 self._stop(signal.Signals(number).name)
+
+    def _took_line(self, line: Line) -> None:
+        """spark-submit said something, which is in its log."""
 
     def _show(self, line: str) -> None:
         """Fold a line into the view and draw it. Lines of nodes come on the same channel and are no events."""
@@ -259,9 +282,17 @@ class Follower:
         self._renderer.say(f"{name}: shutting the cluster down; once more to kill it")
         if self._connected:
             self._ask_to_stop()
-        elif self._process is not None:
-            # no job yet, so there is nothing to shut down: spark-submit ends by itself
+        else:
+            self._end_early()
+
+    def _end_early(self) -> None:
+        """There is no job yet, so there is nothing to shut down: spark-submit ends by itself."""
+        if self._process is not None:
             self._process.signal_group(signal.SIGTERM)
+
+    def _submit_ended(self) -> None:
+        """What the shim still has to say, it says soon."""
+        self._set_deadline(_SHIM_END_S, None)
 
     def _ask_to_stop(self) -> None:
         if self._channel is not None:
@@ -321,17 +352,24 @@ class Follower:
             driver_log=str(self._run.driver_log),
             error=error,
             stop_reason=self._stop_reason,
-            # The record, because a driver that dies at once may be gone before its connection was taken.
-            driver_started=self._driver_started or bool(self._status.application_id),
+            driver_started=self._has_driver(),
             exit_code=self._exit_code,
             last_lines=self._log.last_lines() if self._log is not None else (),
             view=self._view,
         )
-        result = diagnose(evidence)
+        result = diagnose(self._enquire(evidence))
         with self._writer() as record:
             self._show(record.event(result))
             record.update(state=RunState.FINISHED, ended=round(time.time(), 3), **asdict(result))
         self._status = self._run.status()
+
+    def _has_driver(self) -> bool:
+        # The record, because a driver that dies at once may be gone before its connection was taken.
+        return self._driver_started or bool(self._status.application_id)
+
+    def _enquire(self, evidence: Evidence) -> Evidence:
+        """What else can be found out about an end that the driver did not explain."""
+        return evidence
 
     def _writer(self) -> RecordWriter:
         return RecordWriter(self._run.folder, self._redactor)
@@ -347,25 +385,3 @@ class Follower:
 
     def _on_signal(self, number: int, frame: Any) -> None:
         self._inbox.put(_Signalled(number))
-
-
-def main(argv: list[str]) -> int:
-    """The detached follower: `RUN_FOLDER` in argv, the launch on stdin; says when it can be cancelled by closing stdout."""
-    run = Run(folder=Path(argv[1]))
-    launch = Launch.from_json(sys.stdin.read())
-    follower = Follower(run, launch, DetachedLines(Console()))
-    return follower.follow().exit_code or 0
-
-
-class DetachedLines(PlainLines):
-    """Plain lines for `follower.log`; stdout is closed as soon as the run is recorded, which lets `tfos train --detach` return."""
-
-    def on_event(self, line: str, ts: float, event: events.Event | None, view: RunView) -> None:
-        """As for people, and let go of whoever waits for the start."""
-        super().on_event(line, ts, event, view)
-        if isinstance(event, events.Submitted):
-            os.dup2(2, 1)
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv))

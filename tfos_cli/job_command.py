@@ -84,7 +84,12 @@ def _dry_run(console: Console, resolved: ResolvedSpec) -> int:
     store = RunStore.of_environment(os.environ)
     run_id = f"{resolved.spec.name}-DATE-TIME-ID"
     plan = DryRun.of(
-        resolved, run_id=run_id, run_folder=store.folder / run_id, spark=locate_spark(os.environ), python=sys.executable
+        resolved,
+        run_id=run_id,
+        run_folder=store.folder / run_id,
+        spark=locate_spark(os.environ),
+        python=sys.executable,
+        environ=os.environ,
     )
     if console.json:
         console.result_json(plan.to_dict())

@@ -85,10 +85,13 @@ class Run:
                 f"the record of run {self.id} can not be read: {exc}", f"Look into {self.folder}, or remove that folder."
             ) from exc
 
+    def is_followed(self, status: RunStatus) -> bool:
+        """Whether a process of this machine takes care of the run."""
+        return any(owner.is_alive for owner in (status.follower, status.driver) if owner is not None)
+
     def is_abandoned(self, status: RunStatus) -> bool:
-        """Whether nobody is left who could end an unfinished run."""
-        owners = [owner for owner in (status.follower, status.driver) if owner is not None]
-        return not status.is_finished and not any(owner.is_alive for owner in owners)
+        """Whether nobody is left who could end an unfinished run. The driver of one on the cluster needs nobody here."""
+        return not status.is_finished and not status.record and not self.is_followed(status)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,8 +14,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from tfos_cli.follower import Follower
 from tfos_cli.launch import Launch
+from tfos_cli.remote.follower import follower_of
 from tfos_cli.runs import Run, RunStore
 from tfos_cli.spec.masters import MasterKind, master_kind
 from tfos_cli.submit.errors import SubmitError
@@ -117,6 +117,8 @@ def sweep(store: RunStore) -> None:
             status = run.status()
         except ConfigError:
             continue  # damaged: it may be anything, so it is left alone
+        if status.record and not run.is_followed(status):
+            _remove_scratch(run)  # the run itself goes on on the cluster, or its record there says how it ended
         if not run.is_abandoned(status):
             continue
         with RecordWriter(run.folder, Redactor(())) as record:
@@ -127,14 +129,18 @@ def sweep(store: RunStore) -> None:
                 error="tfos and the driver of this run were killed",
                 ended=round(time.time(), 3),
             )
-        for name in SCRATCH_NAMES:
-            path = run.folder / name
-            shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+        _remove_scratch(run)
+
+
+def _remove_scratch(run: Run) -> None:
+    for name in SCRATCH_NAMES:
+        path = run.folder / name
+        shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
 
 
 def follow_here(submission: Submission, renderer: Renderer) -> RunStatus:
     """Follow a run in this process until it has ended."""
-    return Follower(submission.run, submission.launch, renderer).follow()
+    return follower_of(submission.run, submission.launch, renderer).follow()
 
 
 def follow_detached(submission: Submission) -> None:
@@ -147,7 +153,7 @@ def follow_detached(submission: Submission) -> None:
     log = os.open(run.folder / "follower.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         child = subprocess.Popen(
-            [sys.executable, "-m", "tfos_cli.follower", str(run.folder)],
+            [sys.executable, "-m", "tfos_cli.detached", str(run.folder)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,

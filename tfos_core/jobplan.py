@@ -14,7 +14,7 @@ from typing import Any, Literal
 from tfos_core.json_text import parse_json
 from tfos_core.tensorboard.options import TensorBoardOptions
 
-__all__ = ("DataPlan", "FunctionRef", "InferPlan", "JobPlan", "ProbePlan", "StreamPlan")
+__all__ = ("DataPlan", "FunctionRef", "InferPlan", "JobPlan", "ProbePlan", "RemotePlan", "StreamPlan")
 
 VERSION = 1
 
@@ -87,6 +87,20 @@ class ProbePlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RemotePlan:
+    """How a driver on the cluster (cluster deploy mode) is heard by the machine that submitted it.
+
+    `record` is the URL of a folder that both reach, `submitted` the time of day in seconds. `heeds_signals` says that SIGTERM means
+    that somebody wants the run to end; on YARN it is also how a container is killed that took too much memory.
+    """
+
+    record: str
+    master: str
+    submitted: float
+    heeds_signals: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobPlan:
     """Everything the shim needs. Times are in seconds, `num_nodes` counts TensorFlow nodes (driver ps included).
 
@@ -127,6 +141,7 @@ class JobPlan:
     detached: bool = False
     probe: ProbePlan | None = None
     stream: StreamPlan | None = None
+    remote: RemotePlan | None = None
 
     def to_json(self) -> str:
         """One JSON document with a version."""
@@ -164,4 +179,6 @@ class JobPlan:
         if data.get("probe") is not None:
             found = data["probe"]
             data["probe"] = ProbePlan(entrypoint=found["entrypoint"], reads=tuple(found["reads"]), writes=tuple(found["writes"]))
+        if data.get("remote") is not None:
+            data["remote"] = RemotePlan(**data["remote"])
         return cls(**{f.name: data[f.name] for f in fields(cls)})

@@ -8,7 +8,17 @@ from tfos_cli.spec.masters import MasterKind, master_kind
 from tfos_cli.spec.model import JobSpec
 from tfos_cli.spec.values import memory_bytes, property_bytes
 
-__all__ = ("BOARD", "FORMULA", "LEAST_OVERHEAD", "POD_FACTOR", "OverheadChoice", "choose_overhead", "formula_of")
+__all__ = (
+    "BOARD",
+    "DRIVER_OVERHEAD_KEYS",
+    "FORMULA",
+    "LEAST_OVERHEAD",
+    "POD_FACTOR",
+    "OverheadChoice",
+    "choose_overhead",
+    "driver_overhead",
+    "formula_of",
+)
 
 LEAST_OVERHEAD = 2 << 30
 """Bytes. A process that trains a small model with TensorFlow 2.21 holds 0.65 GiB (measured); Python workers come on top."""
@@ -16,6 +26,9 @@ BOARD = 768 << 20
 """Bytes. TensorBoard beside the chief holds 670 MiB (measured). All executors of an application are alike, so each gets them."""
 POD_FACTOR = "spark.kubernetes.memoryOverheadFactor"
 """Spark's older factor, of driver and executors in pods."""
+DRIVER_OVERHEAD = 1 << 30
+"""Bytes. Python with pandas and pyarrow, and the JVM beside its heap."""
+DRIVER_OVERHEAD_KEYS = frozenset({"spark.driver.memoryOverhead", "spark.driver.memoryOverheadFactor", POD_FACTOR})
 FORMULA = "the larger of 2g and half of spark.executor_memory"
 
 
@@ -43,6 +56,12 @@ def choose_overhead(spec: JobSpec) -> OverheadChoice:
     heap = property_bytes(spark.conf.get("spark.executor.memory", "")) or memory_bytes(spark.executor_memory)
     overhead = max(LEAST_OVERHEAD, heap // 2) + (BOARD if spec.tensorboard.enabled else 0)
     return OverheadChoice(memory=f"{-(-overhead // (1 << 20))}m", reason=formula_of(spec))
+
+
+def driver_overhead(spec: JobSpec) -> int:
+    """Bytes beside the heap of a driver in a container: what Python takes, and the nodes that run there."""
+    on_driver = spec.num_ps if spec.driver_ps_nodes else 0
+    return DRIVER_OVERHEAD + on_driver * LEAST_OVERHEAD
 
 
 def formula_of(spec: JobSpec) -> str:

@@ -119,7 +119,9 @@ def build_command(
     secret = {key: value for key, value in properties.items() if is_secret_name(key) or has_url_password(value)}
     properties_file = run_folder / "spark-secrets.conf" if secret else None
     argv = [str(spark_home / "bin" / "spark-submit"), "--master", spark_master(spec, properties)]
-    argv += ["--deploy-mode", spec.spark.deploy_mode, "--name", spec.name]
+    # In cluster mode the name is what finds the application again, should everything else be lost.
+    name = run_folder.name if spec.spark.deploy_mode == "cluster" else spec.name
+    argv += ["--deploy-mode", spec.spark.deploy_mode, "--name", name]
     if properties_file is not None:
         argv += ["--properties-file", str(properties_file)]
     options = _options(spec)

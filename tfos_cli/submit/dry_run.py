@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tfos_cli.remote.place import REMOTE_FILE, RemoteRun, private_path
 from tfos_cli.spec.masters import MasterKind
+from tfos_cli.spec.memory import DRIVER_OVERHEAD_KEYS, driver_overhead
 from tfos_cli.submit.command import SparkSubmitCommand, build_command
 from tfos_cli.submit.environment_pack import shipped_environment
 from tfos_cli.submit.gpus import spark_gives_gpus
 from tfos_cli.submit.one_per_executor import schedules_stages
 from tfos_cli.submit.plan import build_plan
-from tfos_cli.submit.properties import Scratch, cluster_kind, is_on_this_machine, why_not_run
+from tfos_cli.submit.properties import Scratch, cluster_kind, is_on_this_machine
 from tfos_cli.submit.references import references_of
 from tfos_cli.submit.resolved_text import resolved_yaml, visible_spec
 from tfos_cli.submit.shipping import collect_sources, shipment_of
@@ -40,8 +42,20 @@ class DryRun:
     files: tuple[Path, ...]
 
     @classmethod
-    def of(cls, resolved: ResolvedSpec, *, run_id: str, run_folder: Path, spark: SparkHome, python: str) -> DryRun:
+    def of(
+        cls,
+        resolved: ResolvedSpec,
+        *,
+        run_id: str,
+        run_folder: Path,
+        spark: SparkHome,
+        python: str,
+        environ: Mapping[str, str] | None = None,
+    ) -> DryRun:
         """Work out what a run would do. Looks at the program's folder, writes nothing.
+
+        Args:
+            environ: names Hadoop's settings; the default is none.
 
         Raises:
             ConfigError: what a run would refuse before it starts anything.
@@ -54,8 +68,11 @@ class DryRun:
         command = build_command(
             resolved, plan_path=plan_path, run_folder=run_folder, python=python, spark_home=home, spark_version=spark.version
         )
+        remote = RemoteRun.of(spec, run_id, {**(environ or {}), **spec.environment.vars}, spark_home=spark.path)
         shipment = shipment_of(resolved, run_folder)
         written = [plan_path, run_folder / "spec.resolved.yaml", run_folder / "command.json", shipment.shim, *shipment.py_files]
+        if remote is not None:
+            written += [run_folder / REMOTE_FILE, private_path(run_folder)]
         packed = shipped_environment(resolved, run_folder)
         if packed is not None and Path(packed).is_relative_to(run_folder):
             written.append(Path(packed))
@@ -66,7 +83,13 @@ class DryRun:
         return cls(
             resolved=resolved,
             command=command,
-            plan=build_plan(resolved, run_id=run_id, run_folder=run_folder, channel=run_folder / "channel.json"),
+            plan=build_plan(
+                resolved,
+                run_id=run_id,
+                run_folder=run_folder,
+                channel=run_folder / "channel.json",
+                record=None if remote is None else remote.record,
+            ),
             cluster=cluster,
             spark=spark,
             files=tuple(written),
@@ -95,8 +118,8 @@ class DryRun:
                 "reason": self.resolved.memory_overhead.reason,
             },
             "spark": {"version": self.spark.version, "home": str(self.spark.path), "source": self.spark.source},
+            "record": self.plan.remote.record if self.plan.remote is not None else None,
             "files": [str(path) for path in self.files],
-            "refused": why_not_run(self.resolved.spec),
             "spec": visible_spec(self.resolved),
             "provenance": dict(self.resolved.provenance),
         }
@@ -104,10 +127,7 @@ class DryRun:
     def _summary(self) -> Iterator[str]:
         spec = self.resolved.spec
         spark = spec.spark
-        refused = why_not_run(self.resolved.spec)
         yield f"dry run of {spec.name}: nothing was started or written"
-        if refused:
-            yield f"a real run is refused: {refused}"
         yield ""
         if self.cluster is None:
             yield "nodes:     none; every Python worker of Spark loads the model"
@@ -125,13 +145,16 @@ class DryRun:
         yield from _inference(self.plan)
         if self.cluster is not None:
             yield f"keras:     {self.resolved.keras.keras} ({self.resolved.keras.reason})"
+        if self.plan.remote is not None:
+            yield f"driver:    on the cluster, with {self._driver_memory()}; its record is {self.plan.remote.record}"
         if spec.gpus.per_node:
             yield f"gpus:      {spec.gpus.per_node} for each node that trains, {self._gpus()}"
         yield f"spark:     {self.spark.version} in {self.spark.path} ({self.spark.source})"
         if spec.environment.pack != "none":
             yield f"python:    {self._python()}"
         if spec.environment.secrets:
-            yield f"secrets:   {', '.join(spec.environment.secrets)} (values from this shell, on the control channel only)"
+            way = "on the control channel only" if self.plan.remote is None else "in a file for the driver only, then as here"
+            yield f"secrets:   {', '.join(spec.environment.secrets)} (values from this shell, {way})"
         yield ""
         yield "files that a run would write first:"
         for path in self.files:
@@ -158,6 +181,11 @@ class DryRun:
         overhead = self.resolved.memory_overhead
         heap = f", {self.resolved.spec.spark.executor_memory} of heap"
         return f"{heap}, {overhead.memory} beside it ({overhead.reason})" if overhead.memory else heap
+
+    def _driver_memory(self) -> str:
+        overhead = driver_overhead(self.resolved.spec) >> 20
+        known = DRIVER_OVERHEAD_KEYS.isdisjoint(self.resolved.spec.spark.conf)
+        return f"{self.resolved.spec.spark.driver_memory} of heap" + (f" and {overhead}m beside it" if known else "")
 
     def _place(self) -> str:
         kind = cluster_kind(self.resolved.spec)

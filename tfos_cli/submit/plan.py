@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ from tfos_cli.spec.places import below
 from tfos_cli.submit.properties import cluster_kind, is_on_this_machine
 from tfos_cli.submit.references import Reference, references_of
 from tfos_core.errors import ConfigError
-from tfos_core.jobplan import DataPlan, InferPlan, JobPlan, StreamPlan
+from tfos_core.jobplan import DataPlan, InferPlan, JobPlan, RemotePlan, StreamPlan
 from tfos_core.tensorboard.options import TensorBoardOptions
 
 if TYPE_CHECKING:
@@ -23,12 +24,21 @@ __all__ = ("build_plan", "locate_data")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
 
-def build_plan(resolved: ResolvedSpec, *, run_id: str, run_folder: Path, channel: Path | None, detached: bool = False) -> JobPlan:
+def build_plan(
+    resolved: ResolvedSpec,
+    *,
+    run_id: str,
+    run_folder: Path,
+    channel: Path | None,
+    detached: bool = False,
+    record: str | None = None,
+) -> JobPlan:
     """The plan of a run.
 
     Args:
         channel: the file that says how to reach the command line, None when nobody follows.
         detached: whether the run goes on when its follower goes away.
+        record: where a driver on the cluster writes its record; None for one on this machine.
 
     Raises:
         ConfigError: the spec asks for something that does not exist yet, or names a function in a way that can not work.
@@ -70,7 +80,8 @@ def build_plan(resolved: ResolvedSpec, *, run_id: str, run_folder: Path, channel
         environment=spec.environment.vars,
         secrets=spec.environment.secrets,
         detached=detached,
-        stream=_stream(resolved, references, run_folder),
+        stream=_stream(resolved, references, f"file://{run_folder}" if record is None else record),
+        remote=None if record is None else _remote(resolved, record),
     )
 
 
@@ -127,7 +138,7 @@ def _infer(resolved: ResolvedSpec) -> InferPlan | None:
     )
 
 
-def _stream(resolved: ResolvedSpec, references: dict[str, Reference], run_folder: Path) -> StreamPlan | None:
+def _stream(resolved: ResolvedSpec, references: dict[str, Reference], record: str) -> StreamPlan | None:
     stream = resolved.spec.stream
     if stream is None:
         return None
@@ -143,7 +154,19 @@ def _stream(resolved: ResolvedSpec, references: dict[str, Reference], run_folder
         port=stream.port,
         interval=stream.interval,
         max_files=stream.max_files,
-        checkpoint=f"file://{run_folder / 'checkpoint'}" if stream.checkpoint is None else locate_data(resolved, stream.checkpoint),
+        checkpoint=f"{record}/checkpoint" if stream.checkpoint is None else locate_data(resolved, stream.checkpoint),
+    )
+
+
+def _remote(resolved: ResolvedSpec, record: str) -> RemotePlan:
+    """SIGTERM is how Kubernetes ends a pod that somebody deletes, with time to shut down; YARN gives no time, and kills for more
+    reasons than that.
+    """
+    return RemotePlan(
+        record=record,
+        master=resolved.spec.spark.master or "",
+        submitted=round(time.time(), 3),
+        heeds_signals=cluster_kind(resolved.spec) is MasterKind.KUBERNETES,
     )
 
 

@@ -10,13 +10,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from tfos_cli.remote.hadoop_conf import require_conf
+from tfos_cli.remote.place import RemoteRun
+from tfos_cli.spec.masters import MasterKind
 from tfos_cli.submit.command import SparkSubmitCommand, build_command, write_secret_properties
 from tfos_cli.submit.environment_pack import write_environment
 from tfos_cli.submit.plan import build_plan
-from tfos_cli.submit.properties import Scratch, is_on_this_machine, why_not_run
+from tfos_cli.submit.properties import Scratch, cluster_kind, is_on_this_machine
 from tfos_cli.submit.shipping import write_shipment
 from tfos_cli.submit.spark_home import Java, SparkHome, check_java, link_private_home, locate_spark
-from tfos_core.errors import ConfigError
 from tfos_core.jobplan import JobPlan
 
 if TYPE_CHECKING:
@@ -71,15 +73,24 @@ def prepare(
 
     Raises:
         EnvironmentCheckError: no Java or no Spark that can run it, or no environment to ship.
-        ConfigError: the spec asks for what can not be submitted; cluster deploy mode is refused here.
+        ConfigError: the spec asks for what can not be submitted.
         OSError: the run folder can not be written.
     """
-    refused = why_not_run(resolved.spec)
-    if refused is not None:
-        raise ConfigError(refused, "Use spark.deploy_mode: client; --dry-run shows the command of cluster mode.")
+    # What reaches spark-submit counts, not only what this shell has.
+    hadoop = {**environ, **resolved.spec.environment.vars}
+    if cluster_kind(resolved.spec) is MasterKind.YARN:
+        require_conf(hadoop)
     spark = locate_spark(environ)
     java = check_java(environ, spark)
-    plan = build_plan(resolved, run_id=run_id, run_folder=run_folder, channel=channel, detached=detached)
+    remote = RemoteRun.of(resolved.spec, run_id, hadoop, spark_home=spark.path)
+    plan = build_plan(
+        resolved,
+        run_id=run_id,
+        run_folder=run_folder,
+        channel=channel,
+        detached=detached,
+        record=None if remote is None else remote.record,
+    )
     scratch = Scratch(folder=run_folder / "spark")
     home = scratch.home if is_on_this_machine(resolved.spec) else spark.path
     command = build_command(
@@ -98,6 +109,8 @@ def prepare(
         if home == scratch.home:
             scratch.temporary.mkdir(parents=True)
             link_private_home(spark, scratch.home)
+        if remote is not None:
+            remote.write(run_folder)
         plan_path.touch(mode=0o600)  # values of `environment.vars` are in it
         plan_path.write_text(plan.to_json(), encoding="utf-8")
         write_secret_properties(command, spark_home=spark.path, environ=environ)

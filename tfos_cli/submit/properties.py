@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from tfos_cli.remote.place import private_path
 from tfos_cli.spec.masters import MasterKind, local_cluster, master_kind
+from tfos_cli.spec.memory import DRIVER_OVERHEAD_KEYS, driver_overhead
 from tfos_cli.spec.places import below
 from tfos_cli.spec.values import memory_bytes
 from tfos_cli.submit.gpus import gpu_properties, shared_gpu_properties, shipped_script
@@ -32,7 +34,6 @@ __all__ = (
     "local_url",
     "spark_master",
     "spark_properties",
-    "why_not_run",
 )
 
 #: Without these, nodes do not land one per executor, or rows do not reach every node.
@@ -132,16 +133,6 @@ def cluster_kind(spec: JobSpec) -> MasterKind:
     return kind
 
 
-def why_not_run(spec: JobSpec) -> str | None:
-    """Why a job that can be shown can not be run, or None."""
-    if spec.spark.deploy_mode != "cluster":
-        return None
-    return (
-        "spark.deploy_mode is 'cluster': the driver would run on the cluster, and its record can not be brought home to this "
-        "machine yet"
-    )
-
-
 def is_on_this_machine(spec: JobSpec) -> bool:
     """Whether the executors are processes of this machine, in a private Spark home of links."""
     return master_kind(spec.spark.master) in (MasterKind.EMBEDDED, MasterKind.LOCAL_CLUSTER)
@@ -185,6 +176,8 @@ def spark_properties(resolved: ResolvedSpec, location: Location) -> dict[str, st
     else:
         ours |= task_properties(spec, kind, cores=_cores(spec), version=location.spark_version)
     ours |= _placement(spec, kind, location)
+    if spec.spark.deploy_mode == "cluster":
+        ours |= _driver_on_cluster(spec, kind)
     ours |= _environment(spec, kind, location)
     ours |= _files(resolved, location)
     return _overlaid(ours, spec.spark.conf)
@@ -216,6 +209,17 @@ def _placement(spec: JobSpec, kind: MasterKind, location: Location) -> dict[str,
             return {"spark.cores.max": str(spec.num_executors * _cores(spec))}
         case _:
             return _loopback(location)
+
+
+def _driver_on_cluster(spec: JobSpec, kind: MasterKind) -> dict[str, str]:
+    """What a driver in a container needs; the container is killed when it takes more than heap and overhead."""
+    properties = {}
+    if not DRIVER_OVERHEAD_KEYS & spec.spark.conf.keys():
+        properties["spark.driver.memoryOverhead"] = f"{driver_overhead(spec) >> 20}m"
+    if kind is MasterKind.YARN:
+        # A second attempt of YARN's would begin the run anew behind the back of whoever follows it; `restart` is the way.
+        properties["spark.yarn.maxAppAttempts"] = "1"
+    return properties
 
 
 def _cores(spec: JobSpec) -> int:
@@ -262,7 +266,8 @@ def _environment(spec: JobSpec, kind: MasterKind, location: Location) -> dict[st
 
 def _files(resolved: ResolvedSpec, location: Location) -> dict[str, str]:
     spark = resolved.spec.spark
-    files = [local_url(location.plan)] if spark.deploy_mode == "cluster" else []
+    is_remote = spark.deploy_mode == "cluster"
+    files = [local_url(location.plan), local_url(private_path(location.run_folder))] if is_remote else []
     script = shipped_script(resolved.spec, cluster_kind(resolved.spec), location.run_folder)
     files += [local_url(script)] if script is not None else []
     packed = [f"{_place(location.environment)}#{ENVIRONMENT}"] if location.environment is not None else []

@@ -121,7 +121,7 @@ class Job:
             reason = str(exc).strip().partition("\n")[0]
             raise SubmissionError(
                 f"Spark could not start the application on {master or 'its master'}: {reason}",
-                f"Read the end of {self._plan.run_folder}/driver.log.",
+                f"Read the end of {self._log_place()}.",
             ) from exc
         with self._lock:
             self._spark = spark
@@ -232,10 +232,14 @@ class Job:
             close()
         self._engine.exit_process(code)
 
+    def _log_place(self) -> str:
+        """Where Spark's side of the story is."""
+        return f"{self._plan.run_folder}/driver.log" if self._plan.remote is None else "the log of the driver's container"
+
     def _lost_error(self) -> DriverLostError:
         return DriverLostError(
             "the Spark driver (its JVM) died while the job was running",
-            f"Read the end of {self._plan.run_folder}/driver.log; when it ran out of memory, raise spark.driver_memory.",
+            f"Read the end of {self._log_place()}; when it ran out of memory, raise spark.driver_memory.",
         )
 
 

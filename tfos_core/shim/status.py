@@ -70,7 +70,7 @@ class RunStatus:
     """What is known of a run. Times of day are seconds since the epoch, `timings` are seconds by phase.
 
     `status` is empty while the run goes on, then success, failed or interrupted. `follower` is the `tfos` process that takes care
-    of the run, `driver` the Python process in which the job runs.
+    of the run, `driver` the Python process in which the job runs; None for one on the cluster, whose record is at `record`.
     """
 
     run_id: str
@@ -85,6 +85,7 @@ class RunStatus:
     first_failure: Mapping[str, Any] | None = None
     ended: float | None = None
     application_id: str = ""
+    record: str = ""
     follower: ProcessIdentity | None = None
     driver: ProcessIdentity | None = None
     timings: Mapping[str, float] = field(default_factory=dict)
@@ -131,7 +132,7 @@ class RunStatus:
 def _check(status: RunStatus) -> None:
     """Raise ValueError for values that a damaged record has and that readers would stumble over."""
     kinds: tuple[tuple[tuple[str, ...], type | tuple[type, ...]], ...] = (
-        (("run_id", "name", "master", "status", "error", "hint", "application_id"), str),
+        (("run_id", "name", "master", "status", "error", "hint", "application_id", "record"), str),
         (("started", "ended"), (int, float)),
         (("exit_code", "rows_fed"), int),
         (("first_failure", "timings", "rows_per_node", "steps_per_node", "rows_left_over", "inference"), Mapping),

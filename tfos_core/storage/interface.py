@@ -44,6 +44,9 @@ class Storage(Protocol):
     def open_output(self, path: str) -> BinaryIO:
         """A new file; its folder is made. What it holds is there once it is closed."""
 
+    def make_private(self, path: str) -> None:
+        """A folder that, as far as the file system can say so, only its owner may enter; it may be there already."""
+
     def rename(self, source: str, target: str) -> None:
         """Move a file or a folder, in one step where the file system can; `target` does not exist, its folder is made."""
 

@@ -53,6 +53,10 @@ class LocalStorage:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         return Path(path).open("wb")
 
+    def make_private(self, path: str) -> None:
+        Path(path).mkdir(mode=0o700, parents=True, exist_ok=True)
+        Path(path).chmod(0o700)
+
     def rename(self, source: str, target: str) -> None:
         Path(target).parent.mkdir(parents=True, exist_ok=True)
         Path(source).rename(target)

@@ -63,6 +63,15 @@ class RemoteStorage:
             self._make_folder_of(path)
             return cast("BinaryIO", _File(self._fs.open(self._own(path), "wb"), path))
 
+    def make_private(self, path: str) -> None:
+        own = self._own(path)
+        with _named(path):
+            self._fs.makedirs(own, exist_ok=True)
+            # fsspec has no word for it; the client of HDFS does.
+            set_permission = getattr(getattr(self._fs, "client", None), "set_permission", None)
+            if set_permission is not None:
+                set_permission(own, 0o700)
+
     def rename(self, source: str, target: str) -> None:
         with _named(target):
             self._make_folder_of(target)

@@ -221,7 +221,7 @@ def test_an_unreachable_master_is_named_and_nothing_is_started(tmp_path: Path) -
 def test_when_the_follower_is_killed_the_driver_ends_the_job_and_cleans_up(tmp_path: Path) -> None:
     case = Case(tmp_path, "wait")
     child = subprocess.Popen(
-        [sys.executable, "-m", "tfos_cli.follower", str(case.run.folder)],
+        [sys.executable, "-m", "tfos_cli.detached", str(case.run.folder)],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,

@@ -19,7 +19,7 @@ from tfos_cli.submit.plan import build_plan
 from tfos_cli.submit.preparation import prepare
 from tfos_cli.submit.resolved_text import resolved_yaml
 from tfos_cli.submit.spark_home import SparkHome
-from tfos_core.errors import ConfigError
+from tfos_core.errors import ConfigError, EnvironmentCheckError
 from tfos_core.jobplan import FunctionRef, JobPlan
 
 RUN = Path("/home/me/.tfos/runs/r1")
@@ -143,7 +143,7 @@ def test_a_dry_run_shows_the_command_the_spec_and_writes_nothing(kind: str, job:
     assert "# keras:     legacy (auto: more than one node" in shown
     assert "nothing was started or written" in shown
     assert "abcdef" not in shown
-    assert ("a real run is refused" in shown) == kind.endswith("-cluster")
+    assert ("# driver:    on the cluster" in shown) == kind.endswith("-cluster")
     resolved = yaml.safe_load(shown.split("# resolved spec\n")[1])
     assert resolved["name"] == "digits"
     assert sorted(job.rglob("*")) == files
@@ -155,7 +155,7 @@ def test_a_dry_run_as_json_has_the_same(job: Path) -> None:
     assert [node["name"] for node in shown["nodes"]] == ["chief:0", "worker:0", "worker:1"]
     assert shown["memory_overhead"]["value"] == "2048m"
     assert shown["provenance"]["name"] == "file:1"
-    assert "record can not be brought home" in shown["refused"]
+    assert shown["record"].endswith("/.tfos/runs/r1")
     assert "abcdef" not in json.dumps(shown)
 
 
@@ -171,18 +171,24 @@ def test_a_dry_run_refuses_what_a_run_would_refuse(tmp_path: Path) -> None:
         dry_run_of(BASE, tmp_path)
 
 
-def test_cluster_deploy_mode_is_refused_before_anything_is_written(job: Path) -> None:
+@pytest.mark.parametrize(
+    ("conf_dir", "said"), [(None, "HADOOP_CONF_DIR is not set"), ("", "HADOOP_CONF_DIR is not set"), ("{job}", "has neither")]
+)
+def test_yarn_without_settings_of_hadoop_is_refused_before_anything_is_written(job: Path, conf_dir: str | None, said: str) -> None:
     run_folder = job / "run"
-    with pytest.raises(ConfigError, match="can not be brought home to this machine yet") as caught:
-        prepare(
-            resolve(SPECS["yarn-cluster"], job),
-            run_id="r1",
-            run_folder=run_folder,
-            plan_path=run_folder / "plan.json",
-            channel=None,
-            environ=os.environ,
-        )
-    assert "--dry-run" in str(caught.value.hint)
+    environ = {name: value for name, value in os.environ.items() if name not in ("HADOOP_CONF_DIR", "YARN_CONF_DIR")}
+    if conf_dir is not None:
+        environ["HADOOP_CONF_DIR"] = conf_dir.format(job=job)
+    for kind in ("yarn-client", "yarn-cluster"):
+        with pytest.raises(EnvironmentCheckError, match=said):
+            prepare(
+                resolve(SPECS[kind], job),
+                run_id="r1",
+                run_folder=run_folder,
+                plan_path=run_folder / "plan.json",
+                channel=None,
+                environ=environ,
+            )
     assert not run_folder.exists()
 
 

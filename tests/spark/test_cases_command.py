@@ -119,7 +119,7 @@ def test_a_killed_tensorflow_process_exits_1_within_5_seconds(nothing_left: None
     assert result_of(process, 1)["first_failure"]["node"] == "worker:0"
 
 
-@pytest.mark.parametrize("victim", ["python", "java"])
+@pytest.mark.parametrize("victim", ["python", pytest.param("java", marks=pytest.mark.slow)])
 def test_a_killed_driver_exits_7_and_leaves_nothing(nothing_left: None, job: Start, tmp_path: Path, victim: str) -> None:
     process = job("stay")
     pids = wait_for_both_nodes(process, tmp_path)

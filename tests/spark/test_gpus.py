@@ -117,6 +117,7 @@ def _filled(folder: Path, what: int | str) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_nodes_of_one_host_share_what_nvidia_smi_shows(
     nothing_left: None, smi: Callable[[int | str], Path], tmp_path: Path
 ) -> None:

@@ -80,6 +80,7 @@ def test_a_coordinator_trains_with_parameter_servers(on_driver: bool, train: Any
     assert "ps:0 finished" in said
 
 
+@pytest.mark.slow
 def test_workers_train_at_their_own_pace_fed_by_spark(train: Any, nothing_left: None) -> None:
     said = train("async_parameter_server", "args.print_every=20")
     check_training(said, 0.9)

@@ -177,6 +177,7 @@ def test_an_error_does_not_tell_the_secret(
     assert where_the_secret_is(tfos_home, tmp_path) == []
 
 
+@pytest.mark.slow
 def test_executors_without_the_base_python_end_the_run_with_code_3(
     job: Callable[..., TfosProcess], tmp_path: Path, nothing_left: None
 ) -> None:

@@ -8,19 +8,28 @@ import select
 import socket
 import time
 
-__all__ = ("RECEIVE_BYTES", "close_quietly", "seconds_left", "tune", "wait_ready")
+__all__ = ("HEARTBEAT_S", "RECEIVE_BYTES", "close_quietly", "seconds_left", "tune", "wait_ready")
 
 RECEIVE_BYTES = 256 * 1024
 
-# The kernel notices a cut network by itself: after KEEPIDLE + KEEPINTVL * KEEPCNT seconds when nothing is under way, after
-# USER_TIMEOUT when something is (without it the kernel goes on repeating for some 15 minutes). Names differ between systems.
+# The heartbeat is the kernel's, so it needs no thread that may be starved: it asks an idle peer every second, and gives a peer up
+# that acknowledges nothing for USER_TIMEOUT, whether or not something is under way (without it the kernel goes on repeating for
+# some 15 minutes). Names differ between systems; without USER_TIMEOUT it is KEEPIDLE + KEEPINTVL * KEEPCNT for an idle peer.
 # The price, seen on Linux 6: a living peer that reads nothing for USER_TIMEOUT while the socket buffers are full (about 4 MB on
-# loopback) is given up as well. So both ends read promptly, and what they call for a message must not block.
-_KEEPALIVE = (("TCP_KEEPIDLE", 2), ("TCP_KEEPALIVE", 2), ("TCP_KEEPINTVL", 1), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 5_000))
+# loopback) is given up as well. So both ends read promptly, and what they call for a message must not block. Seconds must be
+# enough for a loaded machine, and for a driver whose interpreter is kept by a native call.
+HEARTBEAT_S = 10
+_KEEPALIVE = (
+    ("TCP_KEEPIDLE", 2),
+    ("TCP_KEEPALIVE", 2),
+    ("TCP_KEEPINTVL", 1),
+    ("TCP_KEEPCNT", HEARTBEAT_S - 2),
+    ("TCP_USER_TIMEOUT", HEARTBEAT_S * 1000),
+)
 
 
 def tune(sock: socket.socket) -> None:
-    """Make a connected socket non-blocking, send small messages at once, and find dead peers in about 5 seconds."""
+    """Make a connected socket non-blocking, send small messages at once, and find dead peers within `HEARTBEAT_S` seconds."""
     sock.setblocking(False)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

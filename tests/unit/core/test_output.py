@@ -18,7 +18,10 @@ class Bench:
         self.copy = copy
         self.sent: list[tuple[list[str], int]] = []
         reading, self.writing = os.pipe()
-        self.relay = OutputRelay(reading, copy, lambda lines, dropped: self.sent.append((lines, dropped)))
+        self.copy_ends: list[str] = []
+        self.relay = OutputRelay(
+            reading, copy, lambda lines, dropped: self.sent.append((lines, dropped)), on_copy_end=self.copy_ends.append
+        )
 
     def write(self, data: bytes) -> None:
         os.write(self.writing, data)
@@ -114,5 +117,15 @@ def test_a_copy_that_can_not_be_written_stops_nothing(tmp_path: Path, caplog: py
         bench.write(b"one\n")
         bench.write(b"two\n")
         assert bench.sent == [(["one"], 0), (["two"], 0)]
+        # Told once, when there is somebody to tell.
+        assert len(bench.copy_ends) == 1 and "No " in bench.copy_ends[0]
         bench.close()
     assert caplog.text.count("no more output is copied") == 2
+
+
+def test_lines_of_the_supervisor_come_between_those_of_the_process(bench: Bench) -> None:
+    bench.write(b"one\ntw")
+    bench.relay.add("[tfos] where it is:\n  here\n")
+    bench.write(b"three\n")
+    assert bench.lines == ["one", "tw", "[tfos] where it is:", "  here", "three"]
+    assert bench.copy.read_bytes() == b"one\ntw\n[tfos] where it is:\n  here\nthree\n"

@@ -21,6 +21,8 @@ PREFIX = "tft"
 ADDRESSES = ("198.18.77.1", "198.18.77.2")
 NAMES = ("host-a", "host-b")
 CABLE = "cable"
+#: A hardware address that no device has.
+NOBODY = "02:00:00:00:00:99"
 DEADLINE_S = 20.0
 FILES = Path("/etc/netns")
 
@@ -76,6 +78,20 @@ class TwoHosts:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
+
+    def cut(self) -> None:
+        """Lose every packet between the two, as a broken switch does: nobody is told."""
+        for host, other in self._both_ways():
+            _ip("-n", host.namespace, "neigh", "replace", other.address, "lladdr", NOBODY, "nud", "permanent", "dev", CABLE)
+
+    def mend(self) -> None:
+        """Undo `cut`."""
+        for host, other in self._both_ways():
+            _ip("-n", host.namespace, "neigh", "del", other.address, "dev", CABLE)
+
+    def _both_ways(self) -> tuple[tuple[Host, Host], ...]:
+        first, second = self.hosts
+        return (first, second), (second, first)
 
     def close(self) -> None:
         """Kill what runs there and remove everything. May be called twice."""

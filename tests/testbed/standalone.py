@@ -37,7 +37,8 @@ WORKER_READY = re.compile(r"Successfully registered with master")
 class WorkerOptions:
     """One Worker: `memory` as Spark writes it; `conf` are its own Spark settings.
 
-    `host` is the address that it listens on, `prefix` the command that starts it there (another network namespace).
+    `host` is the address that it listens on, `prefix` the command that starts it there (another network namespace), `work` the
+    folder of its executors when it is not to be one of the cluster's.
     """
 
     cores: int = 1
@@ -46,6 +47,7 @@ class WorkerOptions:
     environment: Mapping[str, str] = field(default_factory=dict)
     host: str = LOOPBACK
     prefix: Sequence[str] = ()
+    work: Path | None = None
 
 
 class Daemon:
@@ -212,6 +214,13 @@ class StandaloneCluster:
         else:
             assert not wait_until_gone(executors, 30), "executors outlive their Worker"
 
+    def replace_worker(self, pid: int, *, deadline_s: float = 60.0) -> None:
+        """Start a Worker in the place of one that was killed."""
+        (index,) = (index for index, worker in enumerate(self.workers) if worker.pid == pid)
+        self.workers[index].close()
+        self.workers[index] = self._start_worker(index, self._options[index])
+        self.workers[index].wait_for(WORKER_READY, deadline=Deadline(deadline_s))
+
     def _start_master(self) -> Daemon:
         command = [MASTER, "--host", self._host, "--port", "0", "--webui-port", "0"]
         argv, environment, folder = self._daemon("master", command, self._conf)
@@ -219,7 +228,7 @@ class StandaloneCluster:
 
     def _start_worker(self, index: int, options: WorkerOptions) -> WorkerProcess:
         name = f"worker-{index}"
-        work = self.folder / name / "work"
+        work = options.work or self.folder / name / "work"
         command = [WORKER, "--host", options.host, "--port", "0", "--webui-port", "0", "--work-dir", str(work)]
         command += ["--cores", str(options.cores), "--memory", options.memory, self.url]
         extra = {"SPARK_LOCAL_IP": options.host} | dict(options.environment)
@@ -230,7 +239,7 @@ class StandaloneCluster:
         self, name: str, command: Sequence[str], conf: Mapping[str, str], extra: Mapping[str, str] | None = None
     ) -> tuple[list[str], dict[str, str], Path]:
         folder = self.folder / name
-        (folder / "local").mkdir(parents=True)
+        (folder / "local").mkdir(parents=True, exist_ok=True)
         settings = {"spark.master.rest.enabled": "false"} | dict(conf)
         properties = folder / "spark.properties"
         properties.write_text("".join(f"{key} {value}\n" for key, value in settings.items()))

@@ -1,0 +1,75 @@
+"""What came of every fault: a row each, and the table of all rows as JSON and Markdown."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+__all__ = ("NONE_LEFT", "FaultRow", "FaultTable")
+
+NONE_LEFT = "none"
+_LONGEST_MESSAGE = 300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaultRow:
+    """One fault in one input mode.
+
+    `noticed_s` is from the fault, or from `deadline` where that is set, to the event that tells of it; `ended_s` from there to the
+    end of `tfos`. None where nothing is to be noticed. `first_failure` is a node and its host.
+    """
+
+    fault: str
+    mode: str
+    noticed_s: float | None
+    ended_s: float | None
+    exit_code: int
+    message: str
+    first_failure: str
+    leftovers: str
+    deadline: str = ""
+
+
+class FaultTable:
+    """Rows in the order in which they came."""
+
+    def __init__(self) -> None:
+        self.rows: list[FaultRow] = []
+        self.skipped: dict[str, str] = {}
+
+    def add(self, row: FaultRow) -> None:
+        """One more."""
+        self.rows.append(row)
+
+    def markdown(self) -> str:
+        """A table for people."""
+        head = ["fault", "input mode", "noticed after", "ended after", "exit code", "message", "left behind"]
+        lines = [_line(head), _line(["---"] * len(head))]
+        for row in self.rows:
+            noticed = "-" if row.noticed_s is None else f"{row.noticed_s:.1f} s" + (f" ({row.deadline})" if row.deadline else "")
+            ended = "-" if row.ended_s is None else f"{row.ended_s:.1f} s"
+            message = row.message if len(row.message) < _LONGEST_MESSAGE else row.message[:_LONGEST_MESSAGE] + " ..."
+            lines.append(_line([row.fault, row.mode, noticed, ended, str(row.exit_code), message, row.leftovers]))
+        lines += [f"\nNot run: {fault}: {reason}" for fault, reason in self.skipped.items()]
+        return "\n".join(lines) + "\n"
+
+    def write(self, folder: Path) -> None:
+        """`faults.json` and `faults.md`."""
+        folder.mkdir(parents=True, exist_ok=True)
+        facts = {
+            "date": time.strftime("%Y-%m-%d %H:%M"),
+            "machine": f"{os.cpu_count()} cores, {platform.system()} {platform.release()}, Python {platform.python_version()}",
+        }
+        data = facts | {"rows": [asdict(row) for row in self.rows], "not_run": self.skipped}
+        (folder / "faults.json").write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
+        text = f"# Faults\n\nOn {facts['date']}, {facts['machine']}; seconds from the fault, or from the deadline.\n\n"
+        (folder / "faults.md").write_text(text + self.markdown(), encoding="utf-8")
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"

@@ -59,6 +59,9 @@ def main() -> None:
         (folder / "trivial.yaml").write_text(_SPEC)
         (folder / "trivial.py").write_text(_PROGRAM)
         os.environ["TFOS_HOME"] = str(folder / "home")
+        # Modules are compiled once, as when they were installed, whatever the shell says about that.
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+        os.environ["PYTHONPYCACHEPREFIX"] = str(folder / "compiled")
         measurements = _commands(folder, options.rounds) + (_trains(folder, options.trains) if options.trains else [])
     print(f"\nwritten: {write_results('launcher', measurements, master='local-cluster', **vars(options))}")
 

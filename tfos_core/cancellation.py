@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from tfos_core.errors import InterruptedRunError
 
@@ -41,6 +42,20 @@ class Cancellation:
                 return
             reason = self._reason
         callback(reason)
+
+    def forget(self, callback: Callable[[str], None]) -> None:
+        """Call this one no more: whoever lives shorter than the cancellation says so, or is kept by it."""
+        with self._lock, contextlib.suppress(ValueError):
+            self._callbacks.remove(callback)
+
+    @contextlib.contextmanager
+    def heard_by(self, callback: Callable[[str], None]) -> Iterator[None]:
+        """Call this one when a stop is requested meanwhile."""
+        self.on_request(callback)
+        try:
+            yield
+        finally:
+            self.forget(callback)
 
     def check(self) -> None:
         """Raise InterruptedRunError when a stop was requested."""

@@ -194,15 +194,15 @@ class _Instances:
         )
         config = replace(config, independent=True)
         job = NodeJob(sc, self._plan, placement, config, payload, on_end=self._on_job_end, barrier=self._use_barrier)
-        cancellation.on_request(self._on_cancel)
-        try:
-            job.start()
-            if self._use_barrier:
-                await_registration(self._table, self._server, options.on_event, timeout, is_over=self._is_over)
-            self._await_end(started + timeout)
-            self._board.await_files(names, is_over=lambda: self._error is not None)
-        finally:
-            self._close(job)
+        with cancellation.heard_by(self._on_cancel):
+            try:
+                job.start()
+                if self._use_barrier:
+                    await_registration(self._table, self._server, options.on_event, timeout, is_over=self._is_over)
+                self._await_end(started + timeout)
+                self._board.await_files(names, is_over=lambda: self._error is not None)
+            finally:
+                self._close(job)
         if self._error is not None:
             raise self._error
         return tuple(self._result(name, index) for index, name in enumerate(names))

@@ -205,9 +205,8 @@ class TFEstimator(
         """
         # A stop that this fit asks of its own cluster must not reach later ones that share the caller's options.
         cancellation = Cancellation()
-        self.options.cancellation.on_request(cancellation.request)
         options = replace(self.options, num_epochs=args.epochs, cancellation=cancellation)
-        with _one_cluster:
+        with self.options.cancellation.heard_by(cancellation.request), _one_cluster:
             started = cluster.run(
                 sc,
                 self.train_fn,

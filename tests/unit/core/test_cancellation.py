@@ -80,3 +80,23 @@ def test_requests_of_many_threads_reach_every_callback_once() -> None:
     for thread in threads:
         thread.join(10)
     assert heard == [cancellation.reason] * 8
+
+
+def test_a_callback_is_not_kept_longer_than_it_listens() -> None:
+    cancellation = Cancellation()
+    heard: list[str] = []
+    with cancellation.heard_by(heard.append):
+        pass
+    cancellation.on_request(pytest.fail)
+    cancellation.forget(pytest.fail)
+    cancellation.forget(pytest.fail)
+    cancellation.request("Ctrl-C")
+    assert heard == []
+
+
+def test_a_listener_hears_what_is_requested_meanwhile() -> None:
+    cancellation = Cancellation()
+    heard: list[str] = []
+    with cancellation.heard_by(heard.append):
+        cancellation.request("Ctrl-C")
+    assert heard == ["Ctrl-C"]

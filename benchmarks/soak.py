@@ -110,6 +110,10 @@ class Cycles:
     """One cluster after the other, of ten kinds in turn; every kind leaves the executors as it found them."""
 
     def __init__(self, spark: Any) -> None:
+        from tfos_core.options import ClusterOptions
+
+        # One for all of them, as a program that runs many clusters would have it.
+        self._options = ClusterOptions()
         self._sc = spark.sparkContext
         self._rdd = self._sc.parallelize(range(ROWS), 4).map(float).cache()
         self._frame = spark.createDataFrame([(float(i), i) for i in range(ROWS)], "x double, y long").repartition(4).cache()
@@ -170,7 +174,7 @@ class Cycles:
         from tfos_core import TFCluster
 
         mode = TFCluster.InputMode.SPARK if spark_mode else TFCluster.InputMode.TENSORFLOW
-        return TFCluster.run(self._sc, function, {}, EXECUTORS, 0, input_mode=mode)
+        return TFCluster.run(self._sc, function, {}, EXECUTORS, 0, input_mode=mode, options=self._options)
 
 
 def _shortly(values: dict[str, float]) -> str:

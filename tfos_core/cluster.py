@@ -19,14 +19,14 @@ from tfos_core.cluster_report import ClusterReport
 from tfos_core.errors import ConfigError
 from tfos_core.gpu_request import asked_gpus
 from tfos_core.launch import make_payload
-from tfos_core.options import ClusterOptions
+from tfos_core.options import ClusterOptions, NodeCache
 from tfos_core.streaming.cluster import TFCluster
 from tfos_core.topology import ClusterPlan, InputMode
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-__all__ = ("ClusterOptions", "ClusterReport", "InputMode", "TFCluster", "run")
+__all__ = ("ClusterOptions", "ClusterReport", "InputMode", "NodeCache", "TFCluster", "run")
 
 
 def run(  # noqa: PLR0913 - the signature of the 2022 API
@@ -89,6 +89,8 @@ def run(  # noqa: PLR0913 - the signature of the 2022 API
         raise ConfigError(
             "eval_node needs InputMode.TENSORFLOW: an evaluator reads its own data", "Drop eval_node, or the input mode."
         )
+    if options.cache is not None and input_mode is InputMode.TENSORFLOW:
+        raise ConfigError("options.cache keeps rows that Spark feeds, and with InputMode.TENSORFLOW it feeds none", "Leave it out.")
     plan = ClusterPlan.build(
         num_executors, num_ps=num_ps, master_node=master_node, eval_node=eval_node, driver_ps_nodes=driver_ps_nodes
     )

@@ -145,7 +145,7 @@ class TensorBoardKept(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeedProgress(Event):
-    """How far the feeding of one epoch has come; `rows` were consumed by the nodes."""
+    """How far the feeding of one epoch has come; `rows` were consumed by the nodes; `cached`: from their caches."""
 
     kind: ClassVar[str] = "feed_progress"
     epoch: int
@@ -155,11 +155,12 @@ class FeedProgress(Event):
     rows: int
     rows_per_s: float
     rows_per_node: Mapping[str, int]
+    cached: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeedFinished(Event):
-    """One epoch was fed; `partitions_discarded` arrived at nodes that had already ended."""
+    """One epoch was fed; `partitions_discarded` arrived at nodes that had already ended; `cached`: nodes replayed it."""
 
     kind: ClassVar[str] = "feed_finished"
     epoch: int
@@ -169,6 +170,7 @@ class FeedFinished(Event):
     seconds: float
     rows_per_node: Mapping[str, int]
     partitions_discarded: int = 0
+    cached: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,10 +9,11 @@ from typing import Any, Literal
 
 from tfos_core import events
 from tfos_core.cancellation import Cancellation
+from tfos_core.feed.keeping import NodeCache
 from tfos_core.settings import COLLECT_INTERVAL_S, DEFAULT_FEED_BUDGET_BYTES
 from tfos_core.tensorboard.options import FileSink, TensorBoardOptions
 
-__all__ = ("ClusterOptions", "OutputSink")
+__all__ = ("ClusterOptions", "NodeCache", "OutputSink")
 
 logger = logging.getLogger(__name__)
 
@@ -54,6 +55,8 @@ class ClusterOptions:
         base_dir: where relative paths of the program start (`ctx.working_dir`); the executor's working folder by default.
         feed_budget_bytes: rows waiting in a node before feeders are held back; 64 MiB by default.
         equal_steps: `as_dataset` gives all nodes the same number of whole batches; for `InputMode.SPARK`.
+        cache: `train` feeds the first epoch only, and nodes keep it for the others; for `InputMode.SPARK`. None, the default:
+            Spark feeds every epoch.
         restart_count: what `ctx.restart_count` tells the program: how often the job was started again.
         first_epoch: what `ctx.first_epoch` tells the program: the epoch, from 0, that the feed begins with.
         gpus: GPUs of every node that trains; None, the default, is as in 2022: `num_gpus` of the function's arguments, else those
@@ -77,6 +80,7 @@ class ClusterOptions:
     base_dir: str | None = None
     feed_budget_bytes: int = DEFAULT_FEED_BUDGET_BYTES
     equal_steps: bool = False
+    cache: NodeCache | None = None
     restart_count: int = 0
     first_epoch: int = 0
 

@@ -27,7 +27,7 @@ from tfos_core.node_config import ClusterConfig
 from tfos_core.node_errors import failed_event, node_error
 from tfos_core.node_news import NodeNews
 from tfos_core.node_table import NodeFailure, NodeTable
-from tfos_core.options import ClusterOptions
+from tfos_core.options import ClusterOptions, NodeCache
 from tfos_core.placement import check_context, place
 from tfos_core.reservation import Server, conceal
 from tfos_core.slot_watch import SlotWatch
@@ -192,6 +192,7 @@ class TFCluster:
         *,
         final: bool = False,
         first_epoch: int = 0,
+        cache: NodeCache | None = None,
     ) -> FeedReport:
         """Feed all rows to the nodes, `num_epochs` times; returns when they were consumed.
 
@@ -203,6 +204,7 @@ class TFCluster:
             final: no further `train` follows, so that a node that can get no more rows is told so at once; otherwise nodes that
                 loop over `next_batch` learn of the end in `shutdown`.
             first_epoch: the epoch to begin with, from 0; those before it were fed by an earlier cluster.
+            cache: nodes keep the first of these epochs and replay it for the others; by default what the cluster's options say.
 
         Raises:
             ClusterStateError: not in `InputMode.SPARK`, or after `shutdown`.
@@ -210,12 +212,16 @@ class TFCluster:
             NodeFailedError, NodeLostError: a node failed.
         """
         feed = self._require_feed("train", qname)
-        if num_epochs < 0:
-            raise ConfigError(f"num_epochs is {num_epochs}, but a number of epochs can not be negative", "Use 1 or more.")
         self._raise_error()
         try:
             report = feed.train(
-                self._sc, dataRDD, num_epochs=num_epochs or 1, feed_timeout=feed_timeout, final=final, first_epoch=first_epoch
+                self._sc,
+                dataRDD,
+                num_epochs=num_epochs or 1,
+                feed_timeout=feed_timeout,
+                final=final,
+                first_epoch=first_epoch,
+                cache=cache or self._options.cache,
             )
         except (ConfigError, ClusterStateError):
             # A call that can not be served says nothing about the cluster, which may be feeding in another thread.

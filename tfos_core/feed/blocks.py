@@ -12,16 +12,18 @@ these values:
 
 from __future__ import annotations
 
+import io
 import itertools
 import pickle
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from tfos_core.errors import FeedError
+from tfos_core.feed.numbers import NumbersBlock
 from tfos_core.feed.packing import ALIGNMENT
 from tfos_core.feed.wire import Kind
 
@@ -32,6 +34,7 @@ __all__ = (
     "RowsBlock",
     "arrow_column",
     "decode",
+    "decode_plain",
     "decode_schema",
     "positions",
     "take_columns",
@@ -55,18 +58,27 @@ class RowsBlock:
 
 @dataclass(slots=True)
 class ColumnsBlock:
-    """Columns (arrays and lists) of rows that are tuples, or of rows that are single values."""
+    """Columns (arrays and lists) of rows that are tuples, or of rows that are single values; `is_kept`: rows are copies."""
 
     is_tuple: bool
     columns: list[Any]
     names: tuple[str, ...] | None = None
+    is_kept: bool = False
     _rows: list[Any] | None = field(default=None, init=False)
 
     def __len__(self) -> int:
         return len(self.columns[0]) if self.columns else 0
 
+    def values(self, start: int, stop: int) -> list[Any]:
+        """The columns of some rows, whose arrays the program may change."""
+        parts = [column[start:stop] for column in self.columns]
+        return [part.copy() if isinstance(part, np.ndarray) else part for part in parts] if self.is_kept else parts
+
     def rows(self, start: int, stop: int) -> list[Any]:
         """The rows from `start` up to `stop`: views into the columns."""
+        if self.is_kept:
+            columns = self.values(start, stop)
+            return list(zip(*columns, strict=True)) if self.is_tuple else list(columns[0])
         if self._rows is None:
             self._rows = list(zip(*self.columns, strict=True)) if self.is_tuple else list(self.columns[0])
         return self._rows[start:stop]
@@ -101,7 +113,7 @@ class ArrowBlock:
         return self._rows[start:stop]
 
 
-Block = RowsBlock | ColumnsBlock | ArrowBlock
+Block = RowsBlock | ColumnsBlock | ArrowBlock | NumbersBlock
 
 
 def decode(kind: Kind, payload: Any, schema: Any = None) -> Block:
@@ -110,6 +122,38 @@ def decode(kind: Kind, payload: Any, schema: Any = None) -> Block:
     Raises:
         FeedError: the rows can not be unpickled here, or a record batch comes before its schema.
     """
+    return _decode(kind, payload, schema, pickle.loads)
+
+
+def decode_plain(kind: Kind, payload: Any, schema: Any = None) -> tuple[Block, bool]:
+    """As `decode`; and whether the rows are pickled objects of built-in types only."""
+    loader = _Loader()
+    block = _decode(kind, payload, schema, loader)
+    return block, isinstance(block, RowsBlock) and loader.is_plain
+
+
+class _Loader:
+    """`pickle.loads` that notices whether anything else than Python's own types was loaded."""
+
+    def __init__(self) -> None:
+        self.is_plain = True
+
+    def __call__(self, data: Any, **options: Any) -> Any:
+        unpickler = _Unpickler(io.BytesIO(data), **options)
+        loaded = unpickler.load()
+        self.is_plain = self.is_plain and unpickler.is_plain
+        return loaded
+
+
+class _Unpickler(pickle.Unpickler):
+    is_plain = True
+
+    def find_class(self, module: str, name: str) -> Any:
+        self.is_plain = False
+        return super().find_class(module, name)
+
+
+def _decode(kind: Kind, payload: Any, schema: Any, loads: Callable[..., Any]) -> Block:
     if kind is Kind.ARROW_BATCH:
         if schema is None:
             raise FeedError("a record batch came before its schema")
@@ -118,8 +162,8 @@ def decode(kind: Kind, payload: Any, schema: Any = None) -> Block:
         return ArrowBlock(pa.ipc.read_record_batch(pa.py_buffer(payload), schema))
     try:
         if kind is Kind.RAW_PICKLE:
-            return RowsBlock(_raw_rows(memoryview(payload)))
-        loaded = _load(memoryview(payload))
+            return RowsBlock(_raw_rows(memoryview(payload), loads))
+        loaded = _load(memoryview(payload), loads)
     except (ImportError, AttributeError) as exc:
         raise FeedError(
             f"rows can not be unpickled on the node: {exc}",
@@ -151,7 +195,10 @@ def take_columns(block: Block, start: int, stop: int, wanted: tuple[str, ...]) -
         return [block.column(index)[start:stop] for index in positions(block.names, wanted)]
     if isinstance(block, ColumnsBlock) and block.is_tuple:
         _check_width(len(block.columns), wanted)
-        return [column[start:stop] for column in block.columns]
+        return block.values(start, stop)
+    if isinstance(block, NumbersBlock) and block.form.is_tuple:
+        _check_width(len(block.arrays), wanted)
+        return list(block.values(start, stop))
     rows = block.rows(start, stop)
     if not rows:
         return [() for _ in wanted]
@@ -214,19 +261,19 @@ def _nested_numbers(column: Any) -> Any:
     return np.split(inner, (offsets - offsets[0])[1:-1])
 
 
-def _raw_rows(payload: memoryview) -> Sequence[Any]:
+def _raw_rows(payload: memoryview, loads: Callable[..., Any]) -> Sequence[Any]:
     frames = []
     position = 0
     while position < len(payload):
         (length,) = struct.unpack_from("!I", payload, position)
         position += 4
         # As pyspark's own deserialiser does.
-        frames.append(pickle.loads(payload[position : position + length], encoding="bytes"))
+        frames.append(loads(payload[position : position + length], encoding="bytes"))
         position += length
     return frames[0] if len(frames) == 1 else list(itertools.chain.from_iterable(frames))
 
 
-def _load(payload: memoryview) -> Any:
+def _load(payload: memoryview, loads: Callable[..., Any]) -> Any:
     (count,) = struct.unpack_from("!I", payload, 0)
     sizes = struct.unpack_from(f"!{count}Q", payload, 4)
     position = 4 + 8 * count
@@ -235,7 +282,7 @@ def _load(payload: memoryview) -> Any:
         position += -position % ALIGNMENT
         parts.append(payload[position : position + size])
         position += size
-    return pickle.loads(parts[0], buffers=parts[1:])
+    return loads(parts[0], buffers=parts[1:])
 
 
 def positions(names: tuple[str, ...], wanted: tuple[str, ...]) -> list[int]:

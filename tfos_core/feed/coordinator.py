@@ -8,24 +8,23 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from tfos_core.errors import (
     ChannelClosedError,
     ClusterStateError,
-    ConfigError,
-    FeedError,
     FeedTimeoutError,
     ResultCountError,
     TfosError,
 )
 from tfos_core.events import EventSink, FeedFinished, Warned
 from tfos_core.feed.agreement import Agreements, GrantSteps
-from tfos_core.feed.epoch import Epoch, skew_warnings
+from tfos_core.feed.epoch import Epoch, FeedReport, skew_warnings
 from tfos_core.feed.failures import from_wire
-from tfos_core.feed.jobs import job_tag, local_property, spark_error
-from tfos_core.feed.ledger import Conflict, Grant, Instruction, Ledger, Release, SendEnd, apply_message
+from tfos_core.feed.jobs import check_numbers, job_tag, local_property, spark_error
+from tfos_core.feed.keeping import NodeCache
+from tfos_core.feed.ledger import Conflict, Instruction, Ledger, apply_message, fed_twice, message_of, settle
+from tfos_core.feed.replay import NodeCaches
 from tfos_core.feed.source import feed_rdd, inference_rdd
 from tfos_core.feed.tasks import EPOCH_PROPERTY, Outcome, Target
 from tfos_core.feed.totals import NodeTotals
@@ -34,18 +33,6 @@ __all__ = ("FeedCoordinator", "FeedReport")
 
 # How long a broken feed waits for the control channel to say what broke it.
 _CAUSE_S = 3.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FeedReport:
-    """What one `train` call fed; `partitions` counts every epoch's, `epochs` those that were run."""
-
-    epochs: int
-    partitions: int
-    partitions_discarded: int
-    rows: int
-    rows_per_node: Mapping[str, int]
-    seconds: float
 
 
 class FeedCoordinator:
@@ -78,6 +65,7 @@ class FeedCoordinator:
         self._block_bytes = block_bytes
         self._clock = clock
         self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._training = threading.Lock()
         self._aborted = threading.Event()
         self._error: TfosError | None = None
@@ -86,6 +74,7 @@ class FeedCoordinator:
         self.totals = NodeTotals(nodes)
         self._closed: set[str] = set()
         self._ledger: Ledger | None = None
+        self._caches: NodeCaches | None = None
         self._epoch = Epoch()
         self._spec: Mapping[str, Any] | None = None
         self._next_seq = 0
@@ -109,6 +98,7 @@ class FeedCoordinator:
         feed_timeout: float = 600,
         final: bool = False,
         first_epoch: int = 0,
+        cache: NodeCache | None = None,
     ) -> FeedReport:
         """Feed an RDD or a DataFrame `num_epochs` times (0 means once); returns when every row was consumed.
 
@@ -116,6 +106,7 @@ class FeedCoordinator:
             first_epoch: feed the epochs from here on only, at least the last one.
             feed_timeout: seconds without any row consumed on a node after which the feed fails.
             final: no further call follows, so that the last epoch's end is the end of the feed.
+            cache: nodes keep the first epoch that is fed, and replay it for the others.
 
         Raises:
             FeedError: also FeedTimeoutError; rows could not be delivered.
@@ -123,14 +114,16 @@ class FeedCoordinator:
             ConfigError: the arguments can not work.
             ClusterStateError: the feed has ended, or another call is running.
         """
-        _check_numbers(num_epochs, feed_timeout)
+        check_numbers(num_epochs, feed_timeout)
         if not self._training.acquire(blocking=False):
             raise ClusterStateError(
                 "train() is already running in another thread", "Wait for it, or unite the RDDs: sc.union([a, b])."
             )
         try:
             last = max(1, num_epochs) - 1
-            return self._train(sc, data, range(min(first_epoch, last), last + 1), feed_timeout, final)
+            epochs = range(min(first_epoch, last), last + 1)
+            self._caches = None if cache is None else self._node_caches(cache, feed_timeout)
+            return self._train(sc, data, epochs, feed_timeout, final)
         finally:
             self._training.release()
 
@@ -140,7 +133,7 @@ class FeedCoordinator:
         Raises:
             ConfigError: not an RDD or DataFrame of a SparkContext.
         """
-        _check_numbers(1, feed_timeout)
+        check_numbers(1, feed_timeout)
         self._check_open()
         return inference_rdd(rdd, self._target(feed_timeout), reporter)
 
@@ -164,6 +157,7 @@ class FeedCoordinator:
         with self._lock:
             if self._error is None:
                 self._error = error
+            self._changed.notify_all()
         self._aborted.set()
         self._cancel_job()
 
@@ -174,6 +168,7 @@ class FeedCoordinator:
             self._grant(self._agreements.left(node))
             if self._ledger is not None:
                 self._follow(self._ledger.node_closed(node))
+            self._changed.notify_all()
         self._cancel_if_pointless()
 
     def handle(self, node: str, message: Mapping[str, Any]) -> None:
@@ -201,6 +196,9 @@ class FeedCoordinator:
             ledger = self._ledger
             if op == "feed.spec" and self._spec is None:
                 self._spec = message["spec"]
+            if op == "feed.cached" and self._caches is not None:
+                self._caches.note(node, message)
+            self._changed.notify_all()
             if ledger is None or message.get("seq") != ledger.seq:
                 return
             ledger.node_rows(node, int(message.get("node_rows", 0)))
@@ -242,24 +240,23 @@ class FeedCoordinator:
             partitions = rdd.getNumPartitions()
             reports = []
             for epoch in epochs:
-                last = final and epoch == epochs[-1]
-                with local_property(sc, EPOCH_PROPERTY, json.dumps({"seq": self._next_seq, "call": call})):
-                    reports.append(self._feed_epoch(rdd, partitions, epoch, epochs.stop, last))
+                self._epoch = Epoch(number=epoch, count=epochs.stop, last=final and epoch == epochs[-1])
+                if self._caches is not None and self._caches.can_replay():
+                    reports.append(self._replay_epoch(self._caches))
+                else:
+                    keep = None if self._caches is None else self._caches.kept_epoch(is_last=epoch == epochs[-1])
+                    with local_property(sc, EPOCH_PROPERTY, json.dumps({"seq": self._next_seq, "call": call, "keep": keep})):
+                        fed, report = self._feed_epoch(rdd, partitions)
+                    reports.append(report)
+                    if self._caches is not None and keep is not None and not self._all_closed():
+                        self._caches.collect(fed)
                 self.epochs_fed = epoch + 1
                 if self._all_closed():
                     break
         if final:
             with self._lock:
                 self._finished = True
-        rows = {node: sum(report.rows_per_node[node] for report in reports) for node in self._nodes}
-        return FeedReport(
-            epochs=len(reports),
-            partitions=sum(report.partitions for report in reports),
-            partitions_discarded=sum(report.partitions_discarded for report in reports),
-            rows=sum(rows.values()),
-            rows_per_node=rows,
-            seconds=self._clock() - started,
-        )
+        return FeedReport.of(reports, self._nodes, self._clock() - started)
 
     def _prepared(self, data: Any, feed_timeout: float) -> Any:
         try:
@@ -271,15 +268,41 @@ class FeedCoordinator:
             self._raise_abort()
             raise spark_error(exc) from exc
 
-    def _feed_epoch(self, rdd: Any, partitions: int, epoch: int, epochs: int, last: bool) -> FeedFinished:
+    def _node_caches(self, cache: NodeCache, feed_timeout: float) -> NodeCaches:
+        return NodeCaches(
+            cache,
+            nodes=self._nodes,
+            tell=self._tell,
+            changed=self._changed,
+            check=self._raise_abort,
+            closed=self._closed,
+            emit=self._on_event,
+            feed_timeout=feed_timeout,
+            clock=self._clock,
+        )
+
+    def _replay_epoch(self, caches: NodeCaches) -> FeedFinished:
+        self._epoch.cached = True
+        with self._lock:
+            self._raise_abort()
+            again = self._epoch.number + 1 < self._epoch.count
+            ledger = caches.start(self._next_seq, self._epoch.number, again=again)
+            self._begin(ledger)
+            caches.await_end(ledger)
+            self._ledger = None
+        return self._finished_epoch(ledger)
+
+    def _begin(self, ledger: Ledger) -> None:
+        self._next_seq += 1
+        self._ledger = ledger
+        self._epoch.started = self._epoch.reported = self._clock()
+
+    def _feed_epoch(self, rdd: Any, partitions: int) -> tuple[Ledger, FeedFinished]:
         with self._lock:
             self._raise_abort()
             ledger = Ledger(seq=self._next_seq, partitions=partitions, nodes=self._nodes, closed=self._closed)
             ledger.spec = self._spec
-            self._next_seq += 1
-            self._ledger = ledger
-            now = self._clock()
-            self._epoch = Epoch(number=epoch, count=epochs, last=last, started=now, reported=now)
+            self._begin(ledger)
             if partitions == 0:
                 self._follow(ledger.job_ended())
         try:
@@ -298,10 +321,13 @@ class FeedCoordinator:
         with self._lock:
             self._raise_abort()
             for outcome in outcomes:
-                self._follow(_settle(ledger, outcome))
+                self._follow(settle(ledger, outcome))
             self._follow(ledger.job_ended())
             self._ledger = None
-            finished = self._epoch.finished(ledger, self._clock())
+        return ledger, self._finished_epoch(ledger)
+
+    def _finished_epoch(self, ledger: Ledger) -> FeedFinished:
+        finished = self._epoch.finished(ledger, self._clock())
         self._on_event(finished)
         for warning in skew_warnings(finished, self._closed):
             # Epochs resemble each other: once is enough.
@@ -358,41 +384,14 @@ class FeedCoordinator:
             job[0].cancelJobsWithTag(job[1])
 
     def _follow(self, instructions: Sequence[Instruction]) -> None:
+        seq = self._ledger.seq if self._ledger is not None else -1
         for instruction in instructions:
-            seq = self._ledger.seq if self._ledger is not None else -1
-            match instruction:
-                case SendEnd(node=node, spec=spec):
-                    self._tell(node, {"op": "feed.end", "seq": seq, "final": self._epoch.last, "spec": spec})
-                case Grant(node=node, partition=partition, attempt=attempt, rows=rows, drained=drained):
-                    grant = {"op": "feed.grant", "seq": seq, "partition": partition, "attempt": attempt}
-                    self._tell(node, {**grant, "rows": rows, "drained": drained})
-                case Release(node=node, partition=partition, attempt=attempt):
-                    self._tell(node, {"op": "feed.release", "seq": seq, "partition": partition, "attempt": attempt})
-                case Conflict(partition=partition, nodes=nodes):
-                    self.abort(
-                        FeedError(
-                            f"partition {partition} was fed twice, to {nodes[0]} and {nodes[1]}: Spark ran its stage again",
-                            "Rows may have been trained on twice; start the run again.",
-                            nodes[1],
-                            partition,
-                        )
-                    )
+            if isinstance(instruction, Conflict):
+                self.abort(fed_twice(instruction))
+            else:
+                self._tell(instruction.node, message_of(instruction, seq, final=self._epoch.last))
 
     def _tell(self, node: str, message: dict[str, Any]) -> None:
         # A node that is gone needs no END; its failure comes on its own.
         with contextlib.suppress(ChannelClosedError):
             self._send(node, message)
-
-
-def _settle(ledger: Ledger, outcome: Outcome) -> list[Instruction]:
-    """What a feed task returned, in case its node's own message is still under way."""
-    if outcome.state == "drained":
-        return ledger.drained(outcome.node, outcome.partition, 0, outcome.rows)
-    return ledger.discarded(outcome.node, outcome.partition)
-
-
-def _check_numbers(num_epochs: int, feed_timeout: float) -> None:
-    if num_epochs < 0:
-        raise ConfigError(f"num_epochs is {num_epochs}", "Use 1 or more; 0 means one epoch.")
-    if feed_timeout <= 0:
-        raise ConfigError(f"feed_timeout is {feed_timeout}", "Use a number of seconds above 0.")

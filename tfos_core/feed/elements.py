@@ -21,6 +21,7 @@ import numpy as np
 
 from tfos_core.errors import FeedError
 from tfos_core.feed.blocks import ArrowBlock, Block, ColumnsBlock, positions, take_columns
+from tfos_core.feed.numbers import NumbersBlock
 
 __all__ = ("arrays", "describe", "describe_mapped", "mapped_arrays")
 
@@ -69,7 +70,11 @@ def mapped_arrays(block: Block, start: int, stop: int, mapping: Mapping[str, str
     if isinstance(block, ArrowBlock):
         indices = positions(block.names, tuple(mapping))
         return [_as_array(_arrow_values(block, index, start, stop), block.names[index]) for index in indices]
-    columns = take_columns(block, start, stop, tuple(mapping))
+    columns: Sequence[Any]
+    if isinstance(block, NumbersBlock) and block.form.is_tuple and len(block.arrays) == len(mapping):
+        columns = block.tensors(start, stop)
+    else:
+        columns = take_columns(block, start, stop, tuple(mapping))
     return [_as_array(column, name) for column, name in zip(columns, mapping, strict=True)]
 
 
@@ -78,6 +83,9 @@ def _columns(block: Block, start: int, stop: int) -> tuple[str, list[str], list[
         names = list(block.names)
         form = "single" if len(names) == 1 else "tuple"
         return form, names, [_arrow_values(block, index, start, stop) for index in range(len(names))]
+    if isinstance(block, NumbersBlock):
+        names = [f"field {index}" for index in range(len(block.arrays))] if block.form.is_tuple else ["row"]
+        return "tuple" if block.form.is_tuple else "single", names, block.tensors(start, stop)
     if isinstance(block, ColumnsBlock):
         names = [f"field {index}" for index in range(len(block.columns))] if block.is_tuple else ["row"]
         return "tuple" if block.is_tuple else "single", names, [column[start:stop] for column in block.columns]

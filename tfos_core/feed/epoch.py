@@ -2,25 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tfos_core.events import FeedFinished, FeedProgress, Warned
 from tfos_core.feed.ledger import Ledger
 
-__all__ = ("Epoch", "skew_warnings")
+__all__ = ("Epoch", "FeedReport", "skew_warnings")
 
 _PROGRESS_INTERVAL_S = 0.5
 _SKEW = 2.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedReport:
+    """What one `train` call fed; `partitions` counts every epoch's, `epochs` those that were run."""
+
+    epochs: int
+    partitions: int
+    partitions_discarded: int
+    rows: int
+    rows_per_node: Mapping[str, int]
+    seconds: float
+
+    @classmethod
+    def of(cls, epochs: Sequence[FeedFinished], nodes: Sequence[str], seconds: float) -> FeedReport:
+        """The sum of some epochs."""
+        rows = {node: sum(epoch.rows_per_node[node] for epoch in epochs) for node in nodes}
+        return cls(
+            epochs=len(epochs),
+            partitions=sum(epoch.partitions for epoch in epochs),
+            partitions_discarded=sum(epoch.partitions_discarded for epoch in epochs),
+            rows=sum(rows.values()),
+            rows_per_node=rows,
+            seconds=seconds,
+        )
+
+
 @dataclass(slots=True, kw_only=True)
 class Epoch:
-    """One epoch of one train call: `number` counts from 0, times are the coordinator's clock."""
+    """One epoch of one train call: `number` counts from 0, times are the coordinator's clock; `cached`: nodes replay it."""
 
     number: int = 0
     count: int = 1
     last: bool = False
+    cached: bool = False
     started: float = 0.0
     reported: float = 0.0
 
@@ -39,6 +65,7 @@ class Epoch:
             rows=rows,
             rows_per_s=round(rows / max(1e-9, now - self.started), 1),
             rows_per_node=per_node,
+            cached=self.cached,
         )
 
     def finished(self, ledger: Ledger, now: float) -> FeedFinished:
@@ -52,6 +79,7 @@ class Epoch:
             seconds=round(now - self.started, 3),
             rows_per_node=per_node,
             partitions_discarded=ledger.partitions_discarded,
+            cached=self.cached,
         )
 
 

@@ -42,7 +42,10 @@ class NodeRefusedError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
-    """Who a feed task is. `seq` counts the epochs of all train calls of a cluster from 0; `call` counts the train calls."""
+    """Who a feed task is. `seq` counts the epochs of all train calls of a cluster from 0; `call` counts the train calls.
+
+    `keep` (a `NodeCache`) makes the node keep the rows for later epochs.
+    """
 
     mode: Mode
     generation: str
@@ -51,6 +54,7 @@ class Hello:
     feed_timeout: float
     seq: int = 0
     call: int = 0
+    keep: Mapping[str, Any] | None = None
 
 
 class Feeder:

@@ -15,6 +15,7 @@ from typing import Any
 from tfos_core.errors import TfosError
 from tfos_core.feed import wire
 from tfos_core.feed.budget import ByteBudget
+from tfos_core.feed.cache import BlockCache, local_folder
 from tfos_core.feed.elements import describe
 from tfos_core.feed.equal_steps import EqualSteps
 from tfos_core.feed.failures import to_wire
@@ -70,7 +71,8 @@ class FeedHub:
         self.generation = generation
         self.uplink = uplink
         self.budget = ByteBudget(budget_bytes)
-        self.inbox = Inbox(self.budget, on_consumed=self._on_consumed)
+        self.cache = BlockCache(local_folder(os.environ))
+        self.inbox = Inbox(self.budget, on_consumed=self._on_consumed, cache=self.cache)
         self.equal_steps = EqualSteps(self.inbox, report=self.report, on_left_over=self._on_left_over) if equal_steps else None
         self.turns = Turns()
         #: Whether the cluster was asked to stop; what is in flight is still fed.
@@ -86,6 +88,7 @@ class FeedHub:
         self._rows: dict[int, int] = {}
         self._steps = 0
         self._left_over = 0
+        self._forget_at = -1
         self._reported = 0.0
         self._spec: dict[str, Any] | None = None
         self._spec_calls: set[int] = set()
@@ -150,6 +153,12 @@ class FeedHub:
                     self._lock.notify_all()
             case "feed.release":
                 self._on_release(message)
+            case "feed.cache":
+                self.report("feed.cached", message["seq"], **self.cache.status(message["seq"]))
+            case "feed.replay":
+                self._on_replay(message)
+            case "feed.forget":
+                self.cache.forget()
             case "feed.stop_requested":
                 self.stop_requested = True
             case "feed.steps":
@@ -179,6 +188,20 @@ class FeedHub:
                 intake.release()
                 return
         self.report("feed.released", seq, partition=partition, attempt=attempt, rows=0, unknown=True)
+
+    def _on_replay(self, message: Mapping[str, Any]) -> None:
+        """The driver wants an epoch from the cache; it says when the next one begins, as it does when Spark feeds."""
+        seq, shuffle = int(message["seq"]), message["shuffle"]
+        if not message["again"]:
+            self._forget_at = seq
+        blocks = self.cache.order(int(message["kept"]), None if shuffle is None else f"{shuffle}:{message['epoch']}:{self.node}")
+        self.inbox.end_epochs_before(seq)
+        self.inbox.replay(Stream(seq=seq, partition=-1, attempt=0, infer=False, on_drained=self._on_replayed), blocks)
+
+    def _on_replayed(self, stream: Stream) -> None:
+        if stream.seq == self._forget_at:
+            self.cache.forget()
+        self.report("feed.drained", stream.seq, partition=-1, rows=stream.consumed)
 
     # --- for intakes
 
@@ -261,6 +284,7 @@ class FeedHub:
             intakes = tuple(self._intakes)
             self._lock.notify_all()
         self.inbox.close()
+        self.cache.close()
         self.turns.close()
         for intake in intakes:
             intake.say_goodbye(goodbye)

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 from typing import Any
 
 from tfos_core.feed.blocks import Block, decode
 from tfos_core.feed.budget import ByteBudget
+from tfos_core.feed.cache import BlockCache, Kept
 from tfos_core.feed.wire import Kind
 
 __all__ = ("Inbox", "Mark", "Piece", "Stream")
@@ -33,12 +35,13 @@ class Mark(Enum):
 
 @dataclass(eq=False, slots=True, kw_only=True)
 class Stream:
-    """One feed task's rows at this node. Fields are guarded by the inbox's lock."""
+    """One feed task's rows at this node, or a replayed epoch's; `keeps`: for later epochs. Guarded by the inbox's lock."""
 
     seq: int
     partition: int
     attempt: int
     infer: bool
+    keeps: bool = False
     on_drained: Callable[[Stream], None]
     send_results: Callable[[Any], None] | None = None
     skip: int = 0
@@ -74,6 +77,8 @@ class _Entry:
     size: int
     block: Block | None = None
     position: int = 0
+    first: int = 0
+    kept: Kept | None = None
 
 
 @dataclass(slots=True)
@@ -87,8 +92,9 @@ class _Ends:
 class Inbox:
     """See the module; `on_consumed(stream, rows)` is called for every consumption, in the consumer's thread."""
 
-    def __init__(self, budget: ByteBudget, *, on_consumed: Callable[[Stream, int], None]) -> None:
+    def __init__(self, budget: ByteBudget, *, on_consumed: Callable[[Stream, int], None], cache: BlockCache | None = None) -> None:
         self._budget = budget
+        self._cache = cache or BlockCache(Path.cwd())
         self._on_consumed = on_consumed
         self._changed = threading.Condition()
         self._entries: deque[_Entry | Mark] = deque()
@@ -106,6 +112,16 @@ class Inbox:
                 self._changed.notify_all()
                 return
         self._budget.release(size)
+
+    def replay(self, stream: Stream, blocks: Sequence[Kept]) -> None:
+        """Add blocks of the cache as rows of a stream that has no more."""
+        with self._changed:
+            if not self._ends.closed:
+                stream.pending = len(blocks)
+                self._entries += [
+                    _Entry(stream, kept.kind, None, None, 0, position=kept.start, first=kept.start, kept=kept) for kept in blocks
+                ]
+        self.finish(stream)
 
     def finish(self, stream: Stream) -> None:
         """All rows of a stream have come."""
@@ -132,6 +148,8 @@ class Inbox:
             self._changed.notify_all()
             consumed = stream.consumed
         for entry in dropped:
+            if stream.keeps and entry.kept is not None:
+                self._cache.add(entry.kept, entry.first, entry.position)
             self._budget.release(entry.size)
         return consumed
 
@@ -198,12 +216,21 @@ class Inbox:
                 entry = self._next(iteration, unless)
                 if isinstance(entry, Mark):
                     return entry
-                if entry.block is None:
-                    entry.block = decode(entry.kind, entry.payload, entry.schema)
-                    entry.payload = None
-                piece = self._commit(entry, entry.block, limit)
+                block = self._opened(entry) if entry.block is None else entry.block
+                piece = None if block is None else self._commit(entry, block, limit)
                 if piece is not None:
                     return piece
+
+    def _opened(self, entry: _Entry) -> Block | None:
+        if entry.stream.keeps:
+            entry.kept, entry.block = self._cache.opened(entry.kind, entry.payload, entry.schema)
+        elif entry.kept is not None:
+            # None when the feed was closed meanwhile, which the next look tells.
+            entry.block = self._cache.open(entry.kept)
+        else:
+            entry.block = decode(entry.kind, entry.payload, entry.schema)
+        entry.payload = None
+        return entry.block
 
     def _next(self, iteration: int | None, unless: Callable[[], bool] | None) -> _Entry | Mark:
         with self._changed:
@@ -243,19 +270,23 @@ class Inbox:
             if entry is not self._current:
                 return None
             stream = entry.stream
+            end = len(block) if stream.keeps or entry.kept is None else entry.kept.stop
             if stream.skip:
-                skipped = min(stream.skip, len(block) - entry.position)
+                skipped = min(stream.skip, end - entry.position)
                 stream.skip -= skipped
                 entry.position += skipped
+                entry.first = entry.position
             start = entry.position
-            stop = min(start + limit, len(block))
+            stop = min(start + limit, end)
             entry.position = stop
             stream.consumed += stop - start
-            exhausted = stop == len(block)
+            exhausted = stop == end
             if exhausted:
                 stream.pending -= 1
                 self._current = None
         if exhausted:
+            if stream.keeps and entry.kept is not None:
+                self._cache.add(entry.kept, entry.first, stop)
             self._budget.release(entry.size)
         if stop > start:
             self._on_consumed(stream, stop - start)

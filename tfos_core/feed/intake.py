@@ -15,6 +15,7 @@ from tfos_core.feed import wire
 from tfos_core.feed.blocks import decode, decode_schema
 from tfos_core.feed.failures import to_wire
 from tfos_core.feed.inbox import Stream
+from tfos_core.feed.keeping import NodeCache
 from tfos_core.feed.packing import Packed
 from tfos_core.feed.wire import Header, Kind, Mode, Op
 
@@ -109,11 +110,15 @@ class Intake(threading.Thread):
                 return False
             skip, drained = int(grant["rows"]), bool(grant["drained"])
         self._call = hello["call"]
+        keep = hello.get("keep")
+        if keep is not None:
+            self._hub.cache.begin(seq, NodeCache.from_dict(keep))
         stream = Stream(
             seq=seq,
             partition=partition,
             attempt=attempt,
             infer=mode is Mode.INFER,
+            keeps=keep is not None,
             on_drained=self._on_drained,
             send_results=self._send_results,
             skip=skip,

@@ -6,9 +6,21 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from tfos_core.errors import FeedError
+from tfos_core.errors import ConfigError, FeedError
 
-__all__ = ("job_tag", "local_property", "spark_error")
+__all__ = ("check_numbers", "job_tag", "local_property", "spark_error")
+
+
+def check_numbers(num_epochs: int, feed_timeout: float) -> None:
+    """Refuse what can not be fed.
+
+    Raises:
+        ConfigError: a number is out of its range.
+    """
+    if num_epochs < 0:
+        raise ConfigError(f"num_epochs is {num_epochs}", "Use 1 or more; 0 means one epoch.")
+    if feed_timeout <= 0:
+        raise ConfigError(f"feed_timeout is {feed_timeout}", "Use a number of seconds above 0.")
 
 
 def spark_error(exc: BaseException) -> FeedError:

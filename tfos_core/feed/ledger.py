@@ -9,9 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__all__ = ("Conflict", "Grant", "Instruction", "Ledger", "Release", "SendEnd", "apply_message")
+from tfos_core.errors import FeedError
+
+if TYPE_CHECKING:
+    from tfos_core.feed.tasks import Outcome
+
+__all__ = ("Conflict", "Grant", "Instruction", "Ledger", "Release", "SendEnd", "apply_message", "fed_twice", "message_of", "settle")
 
 
 class _State(StrEnum):
@@ -100,6 +105,12 @@ class Ledger:
     def rows_per_node(self) -> dict[str, int]:
         """Rows consumed so far."""
         return {node: max(self._rows[node], self._drained_rows[node]) for node in self._nodes}
+
+    @property
+    def partitions_per_node(self) -> dict[str, int]:
+        """How many partitions each node has consumed the end of."""
+        drained = [claim.node for claim in self._claims.values() if claim.state is _State.DRAINED]
+        return {node: drained.count(node) for node in self._nodes}
 
     # --- events
 
@@ -215,6 +226,35 @@ class Ledger:
             self._ended.add(node)
             instructions.append(SendEnd(node=node, spec=self.spec))
         return instructions
+
+
+def message_of(instruction: SendEnd | Grant | Release, seq: int, *, final: bool) -> dict[str, Any]:
+    """An instruction of epoch `seq` as a message to its node; `final`: no other epoch follows."""
+    match instruction:
+        case SendEnd(spec=spec):
+            return {"op": "feed.end", "seq": seq, "final": final, "spec": spec}
+        case Grant(partition=partition, attempt=attempt, rows=rows, drained=drained):
+            grant = {"op": "feed.grant", "seq": seq, "partition": partition, "attempt": attempt}
+            return {**grant, "rows": rows, "drained": drained}
+        case Release(partition=partition, attempt=attempt):
+            return {"op": "feed.release", "seq": seq, "partition": partition, "attempt": attempt}
+
+
+def fed_twice(conflict: Conflict) -> FeedError:
+    """A conflict as an error."""
+    return FeedError(
+        f"partition {conflict.partition} was fed twice, to {conflict.nodes[0]} and {conflict.nodes[1]}: Spark ran its stage again",
+        "Rows may have been trained on twice; start the run again.",
+        conflict.nodes[1],
+        conflict.partition,
+    )
+
+
+def settle(ledger: Ledger, outcome: Outcome) -> list[Instruction]:
+    """What a feed task returned, in case its node's own message is still under way."""
+    if outcome.state == "drained":
+        return ledger.drained(outcome.node, outcome.partition, 0, outcome.rows)
+    return ledger.discarded(outcome.node, outcome.partition)
 
 
 def apply_message(ledger: Ledger, node: str, message: Mapping[str, Any]) -> list[Instruction]:

@@ -215,4 +215,5 @@ def _hello(target: Target, mode: Mode) -> Hello:
         feed_timeout=target.feed_timeout,
         seq=epoch.get("seq", 0),
         call=epoch.get("call", 0),
+        keep=epoch.get("keep"),
     )

@@ -70,6 +70,8 @@ class TFCluster(running.TFCluster):
             return rows(dataRDD, num_epochs, feed_timeout, qname, **options)
         self._require_feed("train", qname)
         self._raise_error()
+        if options.get("cache") is not None:
+            raise ConfigError("a stream passes once, so that there is nothing to keep in a cache", "Leave cache out.")
         if num_epochs > 1:
             raise ConfigError(f"num_epochs is {num_epochs}, but a stream passes once", "Use 1, or train on files that are there.")
         if interval <= 0:

@@ -378,12 +378,12 @@ class TFCluster:
         if not self._table.wait(lambda: not self._table.connected(), _GONE_S):
             logger.warning("nodes %s did not go away within %g s", ", ".join(self._table.connected()), _GONE_S)
         self._board.close()
-        if self._job is not None:
-            self._job.stop(_GONE_S)
-        if self._driver_nodes is not None:
-            self._driver_nodes.stop(_GONE_S)
+        for tasks in (self._job, self._driver_nodes):
+            if tasks is not None:
+                tasks.stop(_GONE_S)
         if self._server is not None:
             self._server.stop()
+        self._options.cancellation.forget(self._on_cancel)
         self._report.timings["shutdown_s"] = time.monotonic() - since
         self._emit(events.ShutdownFinished(seconds=round(self._report.timings["shutdown_s"], 3)))
 

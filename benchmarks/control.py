@@ -5,7 +5,8 @@
 The server has a process of its own, and so has each half of the nodes. Three cases:
 
 * registering, `--nodes` of them: from the moment in which all begin to connect until the last one holds the addresses of all. Ours
-  speak the real protocol (both sides prove themselves, every frame is checked); 2.2.5's are its own `Client`, a thread for each;
+  speak the real protocol (both sides prove themselves, every frame is checked); 2.2.5's are its own `Client`, a thread for each,
+  and come eight at a time, since its server loses those that come all at once;
 * registering, `--many` of them, ours only (its server waits with `select`, which ends at 1,023 connections): nodes check that the
   announcement is there and whole, but do not decode it, since two cores would be at that for minutes;
 * events: the nodes of the first case train. The server has the real bookkeeping of a feed behind it, and every node reports its

@@ -16,10 +16,9 @@ from pathlib import Path
 
 import pytest
 from testbed.commandline import TfosProcess
-from testbed.fault_runs import FaultRun, write_job
-from testbed.fault_table import NONE_LEFT, FaultRow, FaultTable
+from testbed.fault_runs import FaultRun, take_note, write_job
+from testbed.fault_table import NONE_LEFT, Fault, FaultRow, FaultTable
 from testbed.faults import Flood, executor_jvm, tensorboard_process, tensorflow_process, worker_daemon
-from testbed.leaks import take_snapshot
 from testbed.mounts import filled, small_disk, why_no_small_disk
 from testbed.network import TwoHosts, why_no_hosts
 from testbed.processes import kill_all, read_process
@@ -67,12 +66,12 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneClus
 def start(tfos_process: Callable[..., TfosProcess], tmp_path: Path, testbed_session: Session, cluster: StandaloneCluster) -> Start:
     """Starts a job that goes wrong, or is to be broken."""
 
-    def run(fault: str, mode: str, title: str, *settings: str) -> FaultRun:
+    def run(fault: str, mode: str, title: Fault, *settings: str) -> FaultRun:
         spec = write_job(tmp_path, fault, mode)
-        before = take_snapshot(testbed_session.mark, [testbed_session.temporary])
+        before = take_note(testbed_session)
         sets = [part for setting in settings for part in ("--set", setting)]
         process = tfos_process(["tfos", "train", spec, "--json", "--master", cluster.url, *sets])
-        return FaultRun(process=process, folder=tmp_path, fault=title, mode=mode, before=before)
+        return FaultRun(process=process, folder=tmp_path, fault=title, mode=mode, before=before, sparks=cluster.folder)
 
     return run
 
@@ -93,11 +92,11 @@ NODE = r"^worker:1 \(executor \d on 127\.0\.0\.1\) failed: "
 RAISED = "ValueError: no column 'label'"
 
 OWN_FAULTS = {
-    "raise before": ("exception before feeding", RAISED),
-    "raise while": ("exception while feeding", RAISED),
-    "raise after": ("exception after feeding", RAISED),
-    "exit": ("sys.exit(3)", r"sys\.exit\(3\) was called"),
-    "exit code": ("exit code 137", "exited with code 137; 137 usually means .* too much memory"),
+    "raise before": (Fault.RAISES_BEFORE, RAISED),
+    "raise while": (Fault.RAISES_WHILE, RAISED),
+    "raise after": (Fault.RAISES_AFTER, RAISED),
+    "exit": (Fault.CALLS_EXIT, r"sys\.exit\(3\) was called"),
+    "exit code": (Fault.EXIT_CODE, "exited with code 137; 137 usually means .* too much memory"),
 }
 
 
@@ -111,8 +110,8 @@ def test_a_program_that_goes_wrong(table: FaultTable, start: Start, fault: str, 
 
 
 SIGNALS = {
-    signal.SIGTERM: ("TensorFlow process killed by a signal", r"killed by signal 15 \(SIGTERM\)"),
-    signal.SIGKILL: ("out of memory (SIGKILL)", r"killed by signal 9 \(SIGKILL\); .* out of memory"),
+    signal.SIGTERM: (Fault.SIGNAL, r"killed by signal 15 \(SIGTERM\)"),
+    signal.SIGKILL: (Fault.MEMORY, r"killed by signal 9 \(SIGKILL\); .* out of memory"),
 }
 
 
@@ -129,7 +128,7 @@ def test_a_process_that_is_killed(table: FaultTable, start: Start, number: signa
 
 
 def test_a_function_that_takes_no_rows(table: FaultTable, start: Start) -> None:
-    run = start("hang", "spark", "hang in map_fun", f"feed_timeout={FEED_TIMEOUT_S:g}")
+    run = start("hang", "spark", Fault.HANG, f"feed_timeout={FEED_TIMEOUT_S:g}")
     run.await_fault()
     row = after_deadline(run.finish(), FEED_TIMEOUT_S, "feed_timeout")
     place = r"it is in wait_for_a_lock_that_nobody_gives_back \(app\.py:\d+\)"
@@ -138,7 +137,7 @@ def test_a_function_that_takes_no_rows(table: FaultTable, start: Start) -> None:
 
 
 def test_a_function_that_does_not_return(table: FaultTable, start: Start) -> None:
-    run = start("hang", "tensorflow", "hang in map_fun", f"shutdown_timeout={SHUTDOWN_TIMEOUT_S:g}")
+    run = start("hang", "tensorflow", Fault.HANG, f"shutdown_timeout={SHUTDOWN_TIMEOUT_S:g}")
     # Where nothing is fed the shutdown begins with the cluster: it waits for the functions to return.
     run.broken_at = run.process.wait_for_event("cluster_ready")["ts"]
     row = after_deadline(run.finish(), SHUTDOWN_TIMEOUT_S, "shutdown_timeout")
@@ -163,7 +162,7 @@ def assert_the_stack_is_told(run: FaultRun) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_supervisor_that_is_killed(table: FaultTable, start: Start, mode: str) -> None:
-    run = start("stay", mode, "supervisor killed")
+    run = start("stay", mode, Fault.SUPERVISOR)
     run.await_steps()
     processes = run.all_processes()
     run.broken_now()
@@ -174,7 +173,7 @@ def test_a_supervisor_that_is_killed(table: FaultTable, start: Start, mode: str)
 
 @pytest.mark.parametrize("mode", MODES)
 def test_an_executor_that_is_killed(table: FaultTable, start: Start, mode: str) -> None:
-    run = start("stay", mode, "executor JVM killed")
+    run = start("stay", mode, Fault.EXECUTOR)
     run.await_steps()
     victim = executor_jvm(run.supervisor().pid)
     run.broken_now()
@@ -184,7 +183,7 @@ def test_an_executor_that_is_killed(table: FaultTable, start: Start, mode: str) 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_worker_daemon_that_is_killed(table: FaultTable, start: Start, cluster: StandaloneCluster, mode: str) -> None:
-    run = start("stay", mode, "Worker daemon killed")
+    run = start("stay", mode, Fault.WORKER_DAEMON)
     run.await_steps()
     victim = worker_daemon(run.supervisor().pid)
     run.broken_now()
@@ -196,14 +195,14 @@ def test_a_worker_daemon_that_is_killed(table: FaultTable, start: Start, cluster
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("victim", ["driver", "spark-submit"])
-def test_a_driver_that_is_killed(table: FaultTable, start: Start, victim: str, mode: str) -> None:
-    run = start("stay", mode, f"{victim} killed")
+@pytest.mark.parametrize("victim", [Fault.DRIVER, Fault.SUBMIT])
+def test_a_driver_that_is_killed(table: FaultTable, start: Start, victim: Fault, mode: str) -> None:
+    run = start("stay", mode, victim)
     run.await_steps()
     driver = read_process(run.process.wait_for_event("driver_started")["pid"])
     assert driver is not None
     # In client mode spark-submit is the JVM, and the driver's Python its child.
-    process = driver if victim == "driver" else read_process(driver.parent)
+    process = driver if victim is Fault.DRIVER else read_process(driver.parent)
     assert process is not None
     nodes = run.all_processes()
     run.broken_now()
@@ -215,7 +214,7 @@ def test_a_driver_that_is_killed(table: FaultTable, start: Start, victim: str, m
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_flood_of_strangers(table: FaultTable, start: Start, mode: str) -> None:
-    run = start("train", mode, "reservation port flooded")
+    run = start("train", mode, Fault.FLOOD)
     server = run.process.wait_for_event("reservation_server")
     run.broken_now()
     with Flood(server["host"], server["port"]) as flood:
@@ -229,7 +228,7 @@ def test_a_flood_of_strangers(table: FaultTable, start: Start, mode: str) -> Non
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_disk_that_is_full(table: FaultTable, start: Start, cluster: StandaloneCluster, mode: str) -> None:
-    title = "disk full in the executor's folder"
+    title = Fault.DISK
     reason = why_no_small_disk()
     if reason is not None:
         table.skipped[title] = reason
@@ -246,7 +245,7 @@ def test_a_disk_that_is_full(table: FaultTable, start: Start, cluster: Standalon
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_tensorboard_that_dies(table: FaultTable, start: Start, mode: str) -> None:
-    run = start("train", mode, "TensorBoard killed", "tensorboard=true")
+    run = start("train", mode, Fault.TENSORBOARD, "tensorboard=true")
     run.await_steps()
     victim = tensorboard_process(run.supervisor(0).pid)
     run.broken_now()
@@ -281,12 +280,13 @@ def test_a_network_that_is_cut(
 ) -> None:
     first, second = hosts.hosts
     spec = write_job(tmp_path, "stay", mode)
-    before = take_snapshot(testbed_session.mark, [testbed_session.temporary])
+    before = take_note(testbed_session)
     environment = {name: value for name, value in os.environ.items() if name != "SPARK_LOCAL_IP"}
     environment["TFOS_HOME"] = str(tmp_path / "tfos-home")
     line = ["tfos", "train", spec, "--json", "--master", two_hosts.url]
     with TfosProcess(line, environment=environment, folder=tmp_path, prefix=first.prefix) as process:
-        run = FaultRun(process=process, folder=tmp_path, fault="network between driver and a node cut", mode=mode, before=before)
+        title = Fault.NETWORK
+        run = FaultRun(process=process, folder=tmp_path, fault=title, mode=mode, before=before, sparks=two_hosts.folder)
         run.await_steps()
         (index,) = (index for index in range(2) if run.registration(index)["host"] == second.address)
         beyond = [process for process in run.all_processes() if process.environment["SPARK_LOCAL_IP"] == second.address]

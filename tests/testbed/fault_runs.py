@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from testbed.commandline import Outcome, TfosProcess
-from testbed.fault_table import NONE_LEFT, FaultRow
-from testbed.leaks import Snapshot, find_leftovers
+from testbed.fault_table import NONE_LEFT, Fault, FaultRow
+from testbed.leaks import Leftovers, Snapshot, find_leftovers, take_snapshot
 from testbed.processes import Process, read_process, wait_until_gone
+from testbed.session import Session
 from testbed.waiting import poll_until
 
-__all__ = ("FaultRun", "write_job")
+__all__ = ("FaultRun", "take_note", "write_job")
 
 APP = Path(__file__).with_name("fault_app.py")
 SPEC = """
@@ -47,13 +49,14 @@ def write_job(folder: Path, fault: str, mode: str) -> str:
 
 @dataclass(slots=True)
 class FaultRun:
-    """A started job. `before` was taken when nothing of it was there."""
+    """A started job. `before` was taken when nothing of it was there; what is in `sparks` belongs to Spark's own daemons."""
 
     process: TfosProcess
     folder: Path
-    fault: str
+    fault: Fault
     mode: str
     before: Snapshot
+    sparks: Path
     broken_at: float = 0.0
 
     def await_steps(self) -> None:
@@ -150,13 +153,24 @@ class FaultRun:
             return "; ".join(event["message"] for event in outcome.events if event["event"] == "warning")
         return str(self.result(outcome)["error"])
 
+    def _find_leftovers(self) -> Leftovers:
+        found = find_leftovers(self.before)
+        return replace(found, files=tuple(path for path in found.files if self.sparks not in path.parents))
+
     def _leftovers(self) -> str:
         until = time.monotonic() + LEFT_S
-        while left := find_leftovers(self.before):
+        while left := self._find_leftovers():
             if time.monotonic() > until:
                 return str(left)
             time.sleep(0.05)
         return NONE_LEFT
+
+
+def take_note(session: Session) -> Snapshot:
+    """What is there before a job: of processes, sockets, and files anywhere below TMPDIR."""
+    # Spark makes it once, and leaves it.
+    Path(os.environ["SPARK_LOCAL_DIRS"]).mkdir(exist_ok=True)
+    return take_snapshot(session.mark, [session.temporary])
 
 
 def _gone_at(processes: Sequence[Process]) -> float:

@@ -8,12 +8,35 @@ import platform
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from enum import StrEnum
 from pathlib import Path
 
-__all__ = ("NONE_LEFT", "FaultRow", "FaultTable")
+__all__ = ("NONE_LEFT", "Fault", "FaultRow", "FaultTable")
 
 NONE_LEFT = "none"
 _LONGEST_MESSAGE = 300
+
+
+class Fault(StrEnum):
+    """What is broken; docs/debugging.md has a row for each."""
+
+    RAISES_BEFORE = "exception before feeding"
+    RAISES_WHILE = "exception while feeding"
+    RAISES_AFTER = "exception after feeding"
+    CALLS_EXIT = "sys.exit(3)"
+    EXIT_CODE = "exit code 137"
+    SIGNAL = "TensorFlow process killed by a signal"
+    MEMORY = "out of memory (SIGKILL)"
+    HANG = "hang in map_fun"
+    SUPERVISOR = "supervisor killed"
+    EXECUTOR = "executor JVM killed"
+    WORKER_DAEMON = "Worker daemon killed"
+    DRIVER = "driver killed"
+    SUBMIT = "spark-submit killed"
+    FLOOD = "reservation port flooded"
+    DISK = "disk full in the executor's folder"
+    TENSORBOARD = "TensorBoard killed"
+    NETWORK = "network between driver and a node cut"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +47,7 @@ class FaultRow:
     end of `tfos`. None where nothing is to be noticed. `first_failure` is a node and its host.
     """
 
-    fault: str
+    fault: Fault
     mode: str
     noticed_s: float | None
     ended_s: float | None

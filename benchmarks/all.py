@@ -37,7 +37,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "equal_steps": ("equal_steps.py",),
 }
 #: Run when they are there.
-OPTIONAL = {"epochs": ("epochs.py",), "end_to_end": ("end_to_end.py",)}
+OPTIONAL = {"cache": ("cache.py",), "end_to_end": ("end_to_end.py",)}
 
 
 def main() -> int:

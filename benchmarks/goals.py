@@ -59,6 +59,9 @@ def _feed() -> Iterator[Goal]:
 
 
 def _rest() -> Iterator[Goal]:
+    for case in ("lists of 784 floats + label", "DataFrame, array<float> of 784"):
+        for way in ("next_batch", "as_dataset"):
+            yield Goal(benchmark="cache", case=case, side=f"cached epochs, {way}", base=f"Spark alone ({way})", at_least=5)
     for case in ("10 floats", "784 floats and a label"):
         for side in ("ctx.dataset, TFRecord", "ctx.dataset, Parquet"):
             yield Goal(benchmark="direct_reading", case=case, side=side, base="tf.data by hand, TFRecord", at_least=1.0)

@@ -163,6 +163,7 @@ def render_markdown(summary: Mapping[str, Any]) -> str:
 
 _TITLES = {
     "feed": "Feed",
+    "cache": "Epochs from the cache of the nodes",
     "direct_reading": "Nodes that read files",
     "inference": "Inference with a SavedModel",
     "cluster_inference": "Inference by the nodes",

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
+from tfos_core.feed.keeping import DEFAULT_DISK_BYTES, DEFAULT_MEMORY_BYTES, NodeCache
 from tfos_core.json_text import parse_json
 from tfos_core.tensorboard.options import TensorBoardOptions
 
@@ -40,6 +41,22 @@ class DataPlan:
     transform: FunctionRef | None = None
     source: FunctionRef | None = None
     cache: Literal["none", "node"] = "none"
+    cache_memory_bytes: int = DEFAULT_MEMORY_BYTES
+    cache_disk_bytes: int = DEFAULT_DISK_BYTES
+    cache_shuffle: bool = False
+    cache_seed: int = 0
+
+    @property
+    def node_cache(self) -> NodeCache | None:
+        """What nodes keep, if they do."""
+        if self.cache == "none":
+            return None
+        return NodeCache(
+            memory_bytes=self.cache_memory_bytes,
+            disk_bytes=self.cache_disk_bytes,
+            shuffle=self.cache_shuffle,
+            seed=self.cache_seed,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import math
 import os
 import resource
 import signal
@@ -28,6 +29,7 @@ __all__ = (
     "ignore_feed",
     "join_own_server",
     "loop_synchronously",
+    "note_rows",
     "notes",
     "return_early",
     "serve_and_consume",
@@ -267,3 +269,15 @@ class StepCounter:
 
     def __call__(self, batch: int, logs: Any) -> None:
         self.count += 1
+
+
+def note_rows(args: dict[str, Any], ctx: Any) -> None:
+    """Take all rows and note each as text, in the order of their coming; worker 1 may be killed after `args["killed_after"]`."""
+    feed = ctx.get_data_feed()
+    rows: list[str] = []
+    note(args, ctx)
+    while not feed.should_stop():
+        rows += map(repr, feed.next_batch(args.get("batch_size", 7)))
+        if ctx.restart_count == 0 and ctx.task_index == 1 and len(rows) >= args.get("killed_after", math.inf):
+            os.kill(os.getpid(), signal.SIGKILL)
+    note(args, ctx, rows=rows, restart_count=ctx.restart_count)

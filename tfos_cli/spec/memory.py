@@ -18,6 +18,7 @@ __all__ = (
     "choose_overhead",
     "driver_overhead",
     "formula_of",
+    "kept_rows",
 )
 
 LEAST_OVERHEAD = 2 << 30
@@ -54,7 +55,7 @@ def choose_overhead(spec: JobSpec) -> OverheadChoice:
     if master_kind(spark.master) not in (MasterKind.YARN, MasterKind.KUBERNETES):
         return OverheadChoice(memory=None, reason="no limit outside YARN and Kubernetes")
     heap = property_bytes(spark.conf.get("spark.executor.memory", "")) or memory_bytes(spark.executor_memory)
-    overhead = max(LEAST_OVERHEAD, heap // 2) + (BOARD if spec.tensorboard.enabled else 0)
+    overhead = max(LEAST_OVERHEAD, heap // 2) + (BOARD if spec.tensorboard.enabled else 0) + (kept_rows(spec) or 0)
     return OverheadChoice(memory=f"{-(-overhead // (1 << 20))}m", reason=formula_of(spec))
 
 
@@ -66,4 +67,12 @@ def driver_overhead(spec: JobSpec) -> int:
 
 def formula_of(spec: JobSpec) -> str:
     """How the overhead of a spec is computed, for people."""
-    return f"{FORMULA}, and {BOARD >> 20}m for TensorBoard" if spec.tensorboard.enabled else FORMULA
+    kept = kept_rows(spec)
+    board = f", and {BOARD >> 20}m for TensorBoard" if spec.tensorboard.enabled else ""
+    return f"{FORMULA}{board}{'' if kept is None else f', and {kept >> 20}m of data.cache_memory'}"
+
+
+def kept_rows(spec: JobSpec) -> int | None:
+    """Bytes of rows that a node keeps in memory for later epochs, None when it keeps none."""
+    data = spec.data
+    return memory_bytes(data.cache_memory) if data is not None and data.cache == "node" else None

@@ -15,7 +15,6 @@ from tfos_cli.spec.checks import (
     inputs,
     kubernetes,
     machine,
-    not_yet,
     roles,
     security,
     sizes,
@@ -30,7 +29,6 @@ __all__ = ("ALL_RULES", "Finding", "Level", "check")
 ALL_RULES = (
     *machine.RULES,
     *environment.RULES,
-    *not_yet.RULES,
     *inference.RULES,
     *roles.RULES,
     *cluster.RULES,

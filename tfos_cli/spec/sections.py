@@ -100,6 +100,18 @@ class Data(Section):
     cache: Literal["none", "node"] = Field(
         default="none", description="`node`: epochs after the first come from a cache on each node. Default `none`."
     )
+    cache_memory: Memory = Field(
+        default="256m", description="Rows that each node keeps in memory for `cache: node`, with unit. Default 256m."
+    )
+    cache_disk: Memory | None = Field(
+        default="10g",
+        description="Rows beyond `cache_memory` that each node keeps in a file of the executor's local folder, with unit. Default "
+        "10g; null: none. When rows do not fit, Spark feeds every epoch.",
+    )
+    cache_shuffle: bool = Field(
+        default=False, description="Replay blocks of rows in another order in every epoch (`cache: node`). Default false."
+    )
+    cache_seed: int = Field(default=0, description="Seed of that order. Default 0.")
 
 
 class Stream(Section):

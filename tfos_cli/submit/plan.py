@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfos_cli.spec.masters import MasterKind
 from tfos_cli.spec.places import below
+from tfos_cli.spec.values import memory_bytes
 from tfos_cli.submit.properties import cluster_kind, is_on_this_machine
 from tfos_cli.submit.references import Reference, references_of
 from tfos_core.errors import ConfigError
@@ -44,8 +44,6 @@ def build_plan(
         ConfigError: the spec asks for something that does not exist yet, or names a function in a way that can not work.
     """
     spec = resolved.spec
-    for asked in _not_available(resolved):
-        raise ConfigError(f"{asked} is not available in this version of tfos", "Take it out of the spec.")
     references = {reference.field: reference for reference in references_of(resolved)}
     return JobPlan(
         run_id=run_id,
@@ -115,6 +113,10 @@ def _data(resolved: ResolvedSpec, references: dict[str, Reference]) -> DataPlan 
         transform=transform.to_plan() if transform else None,
         source=source.to_plan() if source else None,
         cache=data.cache,
+        cache_memory_bytes=memory_bytes(data.cache_memory),
+        cache_disk_bytes=0 if data.cache_disk is None else memory_bytes(data.cache_disk),
+        cache_shuffle=data.cache_shuffle,
+        cache_seed=data.cache_seed,
     )
 
 
@@ -189,10 +191,3 @@ def _log_dir(resolved: ResolvedSpec, run_folder: Path) -> str | None:
     if configured is not None:
         return locate_data(resolved, configured)
     return str(run_folder / "tensorboard") if is_on_this_machine(resolved.spec) else None
-
-
-def _not_available(resolved: ResolvedSpec) -> Iterator[str]:
-    """What the spec can say and the engine can not do yet. Silence would be the worst answer."""
-    spec = resolved.spec
-    if spec.data is not None and spec.data.cache != "none":
-        yield f"data.cache: {spec.data.cache}"

@@ -173,6 +173,7 @@ class Job:
             gpu_source=plan.gpu_source,
             num_epochs=plan.num_epochs,
             equal_steps=plan.equal_steps,
+            cache=plan.data.node_cache if plan.data is not None and plan.input_mode == "spark" else None,
             base_dir=plan.base_dir,
             data=asdict(plan.data) if plan.data is not None else {},
             tensorboard=plan.tensorboard,

@@ -82,6 +82,13 @@ def test_tensorboard_is_counted_in_the_overhead(master: str | None, executor_mem
     assert choose_overhead(explicit).memory == "3g"
 
 
+def test_rows_that_nodes_keep_in_memory_are_counted_in_the_overhead() -> None:
+    choice = choose_overhead(spec(spark={"master": "yarn"}, data={"path": "x.csv", "cache": "node", "cache_memory": "1g"}))
+    assert choice.memory == "3072m"
+    assert "and 1024m of data.cache_memory" in choice.reason
+    assert choose_overhead(spec(spark={"master": "yarn"}, data={"path": "x.csv"})).memory == "2048m"
+
+
 @pytest.mark.parametrize(
     ("path", "format_"),
     [

@@ -42,6 +42,10 @@ WHOLE: dict[str, Any] = LEAST | {
         "transform": "apps/digits.py:prepare",
         "source": None,
         "cache": "node",
+        "cache_memory": "1g",
+        "cache_disk": "2g",
+        "cache_shuffle": True,
+        "cache_seed": 7,
     },
     "stream": {
         "source": "files",

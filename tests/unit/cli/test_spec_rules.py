@@ -11,7 +11,6 @@ import pytest
 import yaml
 
 from tfos_cli.spec.checks import storage
-from tfos_cli.spec.checks.not_yet import NOT_YET
 from tfos_cli.spec.loader import load_spec
 from tfos_cli.spec.rules import Finding, Level, check
 
@@ -443,17 +442,13 @@ def test_falling_back_to_keras_3_on_many_nodes_is_told(
     assert "keras3-on-many-nodes" not in findings({"keras": keras, "num_executors": 1}, versions=versions)
 
 
-@pytest.mark.parametrize(
-    ("changes", "field"),
-    [
-        ({"data": {"path": "train.csv", "cache": "node"}}, "data.cache"),
-    ],
-)
-def test_what_the_engine_does_not_do_yet_is_refused(findings: Check, changes: dict[str, Any], field: str) -> None:
-    finding = findings(changes)["not-supported-yet"]
-    assert (finding.level, finding.field) == (Level.ERROR, field)
-    assert finding.message.endswith("not supported yet")
-    assert field in {entry.field for entry in NOT_YET}
+def test_a_cache_is_for_rows_that_spark_feeds_several_times(findings: Check) -> None:
+    cached = {"data": {"path": "train.csv", "format": "tfrecord", "cache": "node"}}
+    assert "cache-unused" not in findings(cached | {"num_epochs": 2})
+    assert findings(cached)["cache-unused"].level is Level.WARNING
+    for changes in ({"input_mode": "tensorflow"}, {"mode": "parallel"}):
+        finding = findings(cached | {"num_epochs": 2} | changes)["needs-spark-mode"]
+        assert (finding.level, finding.field) == (Level.ERROR, "data.cache")
 
 
 @pytest.mark.parametrize("mode", ["spark", "tensorflow"])

@@ -20,6 +20,7 @@ from tfos_cli.submit.preparation import prepare
 from tfos_cli.submit.resolved_text import resolved_yaml
 from tfos_cli.submit.spark_home import SparkHome
 from tfos_core.errors import ConfigError, EnvironmentCheckError
+from tfos_core.feed.keeping import NodeCache
 from tfos_core.jobplan import FunctionRef, JobPlan
 
 RUN = Path("/home/me/.tfos/runs/r1")
@@ -88,15 +89,17 @@ def test_a_relative_path_is_below_the_spec_and_local_on_every_cluster(
     assert plan.data.path == expected
 
 
-@pytest.mark.parametrize(
-    ("extra", "named"),
-    [
-        ("data: {path: x.csv, cache: node}", "data.cache: node"),
-    ],
-)
-def test_what_the_engine_can_not_do_yet_is_refused_and_not_ignored(extra: str, named: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=re.escape(f"{named} is not available")):
-        plan_of(BASE + extra + "\n", tmp_path)
+def test_what_nodes_keep_is_in_the_plan(tmp_path: Path) -> None:
+    def kept(more: str) -> NodeCache | None:
+        plan = plan_of(BASE + f"data: {{path: x.csv{more}}}\n", tmp_path)
+        assert plan.data is not None
+        return plan.data.node_cache
+
+    assert kept("") is None
+    assert kept(", cache: node") == NodeCache()
+    assert kept(", cache: node, cache_memory: 1g, cache_disk: null, cache_shuffle: true, cache_seed: 7") == NodeCache(
+        memory_bytes=1 << 30, disk_bytes=0, shuffle=True, seed=7
+    )
 
 
 def test_the_progress_of_a_stream_is_in_the_run_record_unless_the_spec_names_a_place(tmp_path: Path) -> None:

@@ -51,6 +51,10 @@ FULL = JobPlan(
         transform=FunctionRef(module="digits", function="prepare", shown="apps/digits.py:prepare"),
         source=FunctionRef(module="digits", function="load", shown="apps/digits.py:load"),
         cache="node",
+        cache_memory_bytes=1,
+        cache_disk_bytes=2,
+        cache_shuffle=True,
+        cache_seed=3,
     ),
     infer=InferPlan(
         output="/out",

@@ -51,6 +51,24 @@ def needs_rows(case: Case) -> Findings:
         yield case.warning("needs-spark-mode", "equal_steps", message, "Leave equal_steps out.")
 
 
+def cache_is_of_use(case: Case) -> Findings:
+    """Nodes keep rows that Spark feeds, and more than once."""
+    data = case.spec.data
+    if data is None or data.cache == "none":
+        return
+    if case.spec.input_mode == "tensorflow" or case.spec.is_parallel:
+        message = "data.cache keeps rows that Spark feeds, and here nodes read for themselves"
+        yield case.error(
+            "needs-spark-mode", "data.cache", message, "Set input_mode: spark, or use tf.data's cache() in the function."
+        )
+    elif case.spec.infer is not None and case.resolved.verb != "train":
+        message = "data.cache keeps rows for later epochs, and inference has one"
+        yield case.warning("cache-unused", "data.cache", message, "Leave data.cache out.")
+    elif case.spec.num_epochs < 2:
+        message = f"data.cache keeps rows for later epochs, and num_epochs is {case.spec.num_epochs}"
+        yield case.warning("cache-unused", "data.cache", message, "Leave data.cache out, or raise num_epochs.")
+
+
 def mapping_fits_columns(case: Case) -> Findings:
     """What is mapped has to be read."""
     data = case.spec.data
@@ -132,4 +150,4 @@ def _exists(path: Path) -> bool:
         return False
 
 
-RULES = (needs_rows, mapping_fits_columns, stream_is_complete, data_exists, format_is_known, shipped_files)
+RULES = (needs_rows, cache_is_of_use, mapping_fits_columns, stream_is_complete, data_exists, format_is_known, shipped_files)

@@ -1,0 +1,107 @@
+"""Rows a second of epochs that nodes replay from their caches (`data.cache: node`), against Spark alone iterating the same rows.
+
+    python benchmarks/cache.py [--rounds 5] [--scale 1.0] [--shape NAME]... [--way NAME]... [--disk]
+
+As in `feed.py`: `local-cluster[2,1,1024]`, cached data, a round of Spark alone is one pass over all rows. A round of ours is one
+`train` call of three epochs: `first epoch` is the one that Spark feeds and nodes keep, `cached epochs` are the other two, which
+they replay. The seconds are those of the event that tells the end of each epoch. With `--disk` nothing is kept in memory, all of it
+in a file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import Any
+
+import node_functions
+from feed import _iterate_alone
+from report import Measurement, measure, print_table, write_results
+from session import MASTER, start_spark
+from shapes import SHAPES, Shape, build
+
+EXECUTORS = 2
+PARTITIONS = 4
+EPOCHS = 3
+WAYS = {"next_batch": node_functions.consume_batches, "as_dataset": node_functions.consume_datasets}
+DEFAULT_SHAPES = ("list784", "frame784")
+
+
+def main() -> None:
+    """Run every shape, print a table for each, and write the results."""
+    options = _parse()
+    measurements: list[Measurement] = []
+    with start_spark() as spark:
+        for shape in SHAPES:
+            if shape.name in (options.shape or DEFAULT_SHAPES):
+                measurements += _run_shape(spark, shape, options)
+    settings = {name: value for name, value in vars(options).items() if value is not None}
+    print(f"\nwritten: {write_results('cache', measurements, master=MASTER, **settings)}")
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5, help="measured rounds of every side (default 5)")
+    parser.add_argument("--scale", type=float, default=1.0, help="factor on the numbers of rows (default 1.0)")
+    names = [shape.name for shape in SHAPES]
+    parser.add_argument("--shape", action="append", choices=names, help=f"only this one; repeatable (default {DEFAULT_SHAPES})")
+    parser.add_argument("--way", action="append", choices=list(WAYS), help="only this one; repeatable")
+    parser.add_argument("--batch-size", type=int, default=100, help="rows of next_batch and as_dataset (default 100)")
+    parser.add_argument("--disk", action="store_true", help="keep nothing in memory")
+    return parser.parse_args()
+
+
+def _run_shape(spark: Any, shape: Shape, options: argparse.Namespace) -> list[Measurement]:
+    from tfos_core import TFCluster
+    from tfos_core.options import ClusterOptions, NodeCache
+
+    rows = max(1, int(shape.rows * options.scale / PARTITIONS)) * PARTITIONS
+    data = build(spark, shape, rows, PARTITIONS)
+    cache = NodeCache(memory_bytes=0) if options.disk else NodeCache()
+    measured: list[Measurement] = []
+    for way in options.way or WAYS:
+        ended: list[Any] = []
+        cluster = TFCluster.run(
+            spark.sparkContext,
+            WAYS[way],
+            {"batch_size": options.batch_size},
+            EXECUTORS,
+            0,
+            input_mode=TFCluster.InputMode.SPARK,
+            options=ClusterOptions(cache=cache, on_event=lambda event, ended=ended: _note(event, ended)),
+        )
+        sides: dict[str, list[float]] = {f"Spark alone ({way})": [], f"first epoch, {way}": [], f"cached epochs, {way}": []}
+        alone, first, cached = sides.values()
+        for number in range(options.rounds + 1):
+            started = time.perf_counter()
+            _iterate_alone(data, shape)
+            alone.append(rows / (time.perf_counter() - started))
+            ended.clear()
+            cluster.train(data, EPOCHS)
+            assert [event.cached for event in ended] == [False] + [True] * (EPOCHS - 1)
+            first.append(rows / ended[0].seconds)
+            cached.append((EPOCHS - 1) * rows / sum(event.seconds for event in ended[1:]))
+            if not number:
+                for side in sides.values():
+                    side.clear()
+        cluster.shutdown()
+        measured += _summarise(shape, sides)
+    data.unpersist()
+    return measured
+
+
+def _note(event: Any, ended: list[Any]) -> None:
+    if event.kind == "feed_finished":
+        ended.append(event)
+    elif event.kind == "warning":
+        print(event.message)
+
+
+def _summarise(shape: Shape, sides: dict[str, list[float]]) -> list[Measurement]:
+    alone, *ours = (measure(shape.shown, side, values) for side, values in sides.items())
+    print_table(shape.shown, [(alone, None), *((each, alone) for each in ours)])
+    return [alone, *ours]
+
+
+if __name__ == "__main__":
+    main()

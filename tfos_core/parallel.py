@@ -28,6 +28,7 @@ from tfos_core.node_table import NodeFailure, NodeTable
 from tfos_core.options import ClusterOptions
 from tfos_core.placement import check_context, place
 from tfos_core.reservation import NodeRecord, Server, conceal
+from tfos_core.stuck import StuckNodes
 from tfos_core.tensorboard.board import ClusterBoard
 from tfos_core.topology import ClusterPlan, InputMode
 
@@ -101,7 +102,8 @@ def run(
 
     Raises:
         ConfigError: arguments or Spark settings that can not work, or a function that can not be pickled.
-        ReservationTimeoutError: too few executors, or not all instances ended in time.
+        ReservationTimeoutError: too few executors, or instances that did not begin in time.
+        NodeTimeoutError: an instance did not end in time; the message says where it is.
         NodeFailedError, NodeLostError: an instance failed; the message says how many did and tells of the first.
         InterruptedRunError: cancelled through `options.cancellation`.
     """
@@ -143,6 +145,8 @@ class _Instances:
         # No TensorBoard, but event files: instances have no leading node, and their records outlive them.
         self._board = ClusterBoard(options.tensorboard, node="", sink=options.on_file, emit=options.on_event)
         self._news = NodeNews(self._table, self, options, self._report, self._board)
+        self._stuck = StuckNodes(self._table, options.on_event, options.run_id)
+        self._news.on_stacks = self._stuck.answered
         self._lock = threading.Lock()
         self._failures: dict[str, tuple[float, NodeFailure]] = {}
         self._hosts: dict[str, str] = {}
@@ -177,6 +181,7 @@ class _Instances:
             host=driver_host(sc),
         )
         self._board.open(self._server.send)
+        self._stuck.send = self._server.send
         host, port = self._server.start()
         options.on_event(events.ReservationServerStarted(host=host, port=port, expected=tuple(names), timeout_s=timeout))
         config = new_cluster_config(
@@ -199,7 +204,7 @@ class _Instances:
                 job.start()
                 if self._use_barrier:
                     await_registration(self._table, self._server, options.on_event, timeout, is_over=self._is_over)
-                self._await_end(started + timeout)
+                self._await_end(started + timeout, f"{timeout:g} s")
                 self._board.await_files(names, is_over=lambda: self._error is not None)
             finally:
                 self._close(job)
@@ -255,14 +260,16 @@ class _Instances:
     def _is_over(self) -> bool:
         return self._error is not None or self._job_ended is not None
 
-    def _await_end(self, until: float) -> None:
+    def _await_end(self, until: float, within: str) -> None:
         """All instances have ended, or Spark's job has and there is nobody left who could still say something."""
         self._table.wait(lambda: not self._table.unfinished() or self._is_over(), max(0.0, until - time.monotonic()))
         if self._job_ended is not None and self._error is None:
             self._table.wait(lambda: not self._table.unfinished(), _LAST_WORDS_S)
-        unfinished = self._table.unfinished()
+        unfinished, missing = self._table.unfinished(), self._table.missing()
         if unfinished and self._error is None:
-            self._fail(ReservationTimeoutError(f"{', '.join(unfinished)} did not end in time", None, tuple(unfinished)))
+            running = [name for name in unfinished if name not in missing]
+            text = f"{', '.join(missing)} did not begin within {within}"
+            self._fail(self._stuck.not_ended(running, within) if running else ReservationTimeoutError(text, None, missing))
 
     def _fail(self, error: TfosError) -> None:
         with self._lock:

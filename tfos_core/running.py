@@ -264,7 +264,7 @@ class TFCluster:
             self._feed.end_of_feed()
         try:
             if not self._table.wait(lambda: not self._table.unfinished() or self._error is not None, timeout):
-                self._set_error(self._stuck.not_ended(self._table.unfinished(), timeout))
+                self._set_error(self._stuck.not_ended(self._table.unfinished(), f"{timeout:g} s of shutdown"))
             elif self._error is None and self._table.first_failure() is not None:
                 # The last node to end failed; the watch hears of it a moment after the table.
                 self._watch.settle()

@@ -80,9 +80,9 @@ class StuckNodes:
         else:
             then(error)
 
-    def not_ended(self, nodes: Collection[str], timeout: float) -> NodeTimeoutError:
-        """The error of nodes whose functions have not returned `timeout` seconds after nothing was left for them to wait for."""
-        said = f"did not end within {timeout:g} s of shutdown"
+    def not_ended(self, nodes: Collection[str], within: str) -> NodeTimeoutError:
+        """The error of nodes whose functions have not returned `within` some time, as "60 s of shutdown"."""
+        said = f"did not end within {within}"
         first, *others = nodes
         answer = self._ask([first], f"it {said}").get(first, _Answer())
         failure = self._failed(first, answer.sentence(said), answer)

@@ -25,13 +25,15 @@ SPEC = """
 name: faults
 entrypoint: app.py:main_fun
 args: {fault: %s, folder: %s}
-input_mode: %s
 num_executors: 2
-master_node: null
 %s
 spark: {executor_memory: 512m, driver_memory: 512m}
 """
-DATA = {"spark": 'data: {source: "app.py:rows"}', "tensorflow": ""}
+MODES = {
+    "spark": 'input_mode: spark\nmaster_node: null\ndata: {source: "app.py:rows"}',
+    "tensorflow": "input_mode: tensorflow\nmaster_node: null",
+    "parallel": "mode: parallel",
+}
 #: Until both nodes are in a step, on a loaded machine.
 START_S = 100.0
 #: Until the end of a broken job, so that the table can say how long it took instead of an error of the test.
@@ -43,7 +45,7 @@ def write_job(folder: Path, fault: str, mode: str) -> str:
     """The program and the spec in `folder`; returns the name of the spec."""
     (folder / "notes").mkdir()
     shutil.copy(APP, folder / "app.py")
-    (folder / "job.yaml").write_text(SPEC % (fault, folder / "notes", mode, DATA[mode]))
+    (folder / "job.yaml").write_text(SPEC % (fault, folder / "notes", MODES[mode]))
     return "job.yaml"
 
 

@@ -7,7 +7,7 @@ import os
 import platform
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
@@ -44,7 +44,7 @@ class FaultRow:
     """One fault in one input mode.
 
     `noticed_s` is from the fault, or from `deadline` where that is set, to the event that tells of it; `ended_s` from there to the
-    end of `tfos`. None where nothing is to be noticed. `first_failure` is a node and its host.
+    end of `tfos`. None where nothing is to be noticed. `first_failure` is a node and its host. `at` is when it was measured.
     """
 
     fault: Fault
@@ -56,6 +56,7 @@ class FaultRow:
     first_failure: str
     leftovers: str
     deadline: str = ""
+    at: str = ""
 
 
 class FaultTable:
@@ -67,7 +68,15 @@ class FaultTable:
 
     def add(self, row: FaultRow) -> None:
         """One more."""
-        self.rows.append(row)
+        self.rows.append(replace(row, at=time.strftime("%Y-%m-%d %H:%M:%S")))
+
+    def _keep_others(self, path: Path) -> None:
+        if path.exists():
+            there = [FaultRow(**row) for row in json.loads(path.read_text(encoding="utf-8"))["rows"]]
+            measured = {(row.fault, row.mode) for row in self.rows}
+            self.rows += [row for row in there if (row.fault, row.mode) not in measured]
+        order = list(Fault)
+        self.rows.sort(key=lambda row: (order.index(Fault(row.fault)), row.mode))
 
     def markdown(self) -> str:
         """A table for people."""
@@ -82,15 +91,16 @@ class FaultTable:
         return "\n".join(lines) + "\n"
 
     def write(self, folder: Path) -> None:
-        """`faults.json` and `faults.md`."""
+        """`faults.json` and `faults.md`; rows that are there and were not measured this time stay."""
         folder.mkdir(parents=True, exist_ok=True)
+        self._keep_others(folder / "faults.json")
         facts = {
-            "date": time.strftime("%Y-%m-%d %H:%M"),
             "machine": f"{os.cpu_count()} cores, {platform.system()} {platform.release()}, Python {platform.python_version()}",
         }
         data = facts | {"rows": [asdict(row) for row in self.rows], "not_run": self.skipped}
         (folder / "faults.json").write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
-        text = f"# Faults\n\nOn {facts['date']}, {facts['machine']}; seconds from the fault, or from the deadline.\n\n"
+        days = " to ".join(sorted({min(row.at for row in self.rows)[:10], max(row.at for row in self.rows)[:10]}))
+        text = f"# Faults\n\nOn {days}, {facts['machine']}; seconds from the fault, or from the deadline.\n\n"
         (folder / "faults.md").write_text(text + self.markdown(), encoding="utf-8")
 
 

@@ -90,7 +90,7 @@ def test_other_errors_and_those_of_nodes_that_have_ended_stay_as_they_are() -> N
 
 def test_a_shutdown_that_is_over_says_where_the_first_node_is_and_names_the_others() -> None:
     cluster = Cluster(worker_0=ANSWER)
-    error = cluster.stuck.not_ended(("worker:0", "worker:1"), 60)
+    error = cluster.stuck.not_ended(("worker:0", "worker:1"), "60 s of shutdown")
     assert str(error) == (
         "worker:0 (executor 0 on host-0) did not end within 60 s of shutdown; it is in train_step (app.py:17) (nor did worker:1)"
     )

@@ -29,7 +29,7 @@ from tfos_cli.ui.run_view import RunView, apply
 from tfos_core import events
 from tfos_core.errors import InterruptedRunError, TfosError
 from tfos_core.json_text import parse_json
-from tfos_core.shim.job import STOP_TIMEOUT_S
+from tfos_core.settings import STOP_TIMEOUT_S
 from tfos_core.shim.record import RecordWriter
 from tfos_core.shim.redaction import Redactor
 from tfos_core.shim.status import ProcessIdentity, RunState, RunStatus

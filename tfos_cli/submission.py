@@ -14,8 +14,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from tfos_cli.follower import Follower
 from tfos_cli.launch import Launch
-from tfos_cli.remote.follower import follower_of
+from tfos_cli.remote.place import RemoteRun
 from tfos_cli.runs import Run, RunStore
 from tfos_cli.spec.masters import MasterKind, master_kind
 from tfos_cli.submit.errors import SubmitError
@@ -140,7 +141,13 @@ def _remove_scratch(run: Run) -> None:
 
 def follow_here(submission: Submission, renderer: Renderer) -> RunStatus:
     """Follow a run in this process until it has ended."""
-    return follower_of(submission.run, submission.launch, renderer).follow()
+    run, launch = submission.run, submission.launch
+    if RemoteRun.read(run.folder) is None:
+        return Follower(run, launch, renderer).follow()
+    # Its imports are a fifth of the CPU time of a command that has no use for them.
+    from tfos_cli.remote.follower import follower_of
+
+    return follower_of(run, launch, renderer).follow()
 
 
 def follow_detached(submission: Submission) -> None:

@@ -18,6 +18,7 @@ __all__ = (
     "SERVER_HOST_VARIABLE",
     "SERVER_PORT_VARIABLE",
     "STOP_GRACE_S",
+    "STOP_TIMEOUT_S",
     "SUPERVISOR_VARIABLE",
 )
 
@@ -43,6 +44,9 @@ STOP_GRACE_S: Final = 2.0
 #: the node is ended as failed, in seconds.
 EXIT_WARN_S: Final = 30.0
 EXIT_LIMIT_S: Final = 600.0
+
+#: What a job gets to shut its cluster down after it was told to stop, `grace_secs` not counted.
+STOP_TIMEOUT_S: Final = 30.0
 
 #: Between two looks at what is new in a node's event files.
 COLLECT_INTERVAL_S: Final = 10.0

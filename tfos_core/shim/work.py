@@ -11,12 +11,10 @@ from tfos_core import events, parallel
 from tfos_core.cancellation import Cancellation
 from tfos_core.jobplan import JobPlan
 from tfos_core.options import ClusterOptions
+from tfos_core.settings import STOP_TIMEOUT_S
 from tfos_core.shim.result import Progress
 
 __all__ = ("STOP_TIMEOUT_S", "Engine", "Work")
-
-#: What a job gets to shut its cluster down after it was told to stop, `grace_secs` not counted.
-STOP_TIMEOUT_S = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -94,6 +94,15 @@ def test_a_command_that_starts_nothing_imports_neither_spark_nor_tensorflow(line
     assert HEAVY.isdisjoint(modules)
 
 
+def test_what_submits_and_follows_a_job_needs_no_arrays_and_no_server() -> None:
+    """Half a second of imports each time: constants that the command line shares with the driver are in `settings`."""
+    program = "import json, sys, tfos_cli.submission, tfos_cli.ui.progress; print(json.dumps(sorted(sys.modules)))"
+    outcome = probe(program, [])
+    assert outcome.returncode == 0, outcome.stderr
+    unwanted = {"numpy", "pyarrow", "pandas", "tfos_core.node", "tfos_core.reservation.server", "tfos_core.feed.hub"}
+    assert unwanted.isdisjoint(json.loads(outcome.stdout))
+
+
 def test_importing_any_module_of_the_core_brings_in_nothing_that_executors_may_lack() -> None:
     names = [name for name in modules_of("tfos_core") if name not in DERIVED_FROM_PYSPARK]
     outcome = probe(CORE_PROBE, names)

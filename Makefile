@@ -1,6 +1,6 @@
 # `make demo` trains a real model on real Spark executors; `make test` checks everything. Both do all the set-up in .venv.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-unit test-spark test-slow test-all lint format bench clean java venv-demo venv-dev
+.PHONY: help demo test test-unit test-spark test-slow test-all test-matrix lint format bench clean java venv-demo venv-dev yarn-up yarn-down
 .NOTPARALLEL:
 
 # Another activated virtual environment, pip's own settings or another Spark must not reach into .venv.
@@ -18,8 +18,10 @@ help:
 	@echo "make test-spark  tests on real Spark executors (minutes)"
 	@echo "make test-slow   fault injection and other long tests"
 	@echo "make test-all    all of these"
+	@echo "make test-matrix the oldest and the newest pair of Spark and TensorFlow, each in an environment of its own"
 	@echo "make lint        ruff and mypy;   make format  ruff's fixes"
 	@echo "make bench       every benchmark (half an hour), against Spark alone and TensorFlowOnSpark 2.2.5; ONLY=feed,control for a part"
+	@echo "make yarn-up     a YARN on this machine to try things on (Hadoop from Maven);   make yarn-down  ends it"
 	@echo "make clean       remove .venv, caches and the demo's model (records of runs are in ~/.tfos)"
 
 demo: java venv-demo
@@ -40,6 +42,10 @@ test-slow: java venv-dev
 test-all: java lint venv-dev
 	$(PYTEST) tests
 
+test-matrix: java
+	.ci/matrix oldest
+	.ci/matrix newest
+
 lint: venv-dev
 	$(PYTHON_HERE) -m ruff check .
 	$(PYTHON_HERE) -m ruff format --check .
@@ -57,6 +63,12 @@ bench: java venv-dev
 clean:
 	rm -rf .venv .venv-* build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis jobspecs/models jobspecs/predictions spark-warehouse metastore_db derby.log
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+yarn-up: java venv-dev
+	PYTHONPATH=tests $(PYTHON_HERE) -m testbed.yarn up
+
+yarn-down:
+	PYTHONPATH=tests $(PYTHON_HERE) -m testbed.yarn down
 
 java:
 	@.ci/java

@@ -98,6 +98,17 @@ class ApiServer:
         assert len(found()) >= count, f"{len(found())} of {count} {role or ''} {kind} after {deadline_s:g} s"
         return found()
 
+    def wait_for_object(self, kind: str, name: str, deadline_s: float = 60.0) -> Json:
+        """The object of a name, once it is there."""
+
+        def found() -> Json | None:
+            return next((body for body in self.objects(kind) if body["metadata"]["name"] == name), None)
+
+        with self._changed:
+            body = self._changed.wait_for(found, deadline_s)
+        assert body is not None, f"there is no {name} of {kind} after {deadline_s:g} s"
+        return body
+
     def set_status(self, pod: Json, status: Json) -> None:
         """What a kubelet tells about a pod; nothing when the pod is gone."""
         with self._changed:

@@ -8,7 +8,8 @@ from typing import Any
 
 from tfos_cli.envcheck.check import Check, Status
 from tfos_cli.envcheck.differences import SKEW_S, Difference, aspects_of, differences, labels_of
-from tfos_cli.envcheck.rules import Needs, machine_checks, version_key
+from tfos_cli.envcheck.rules import Needs, machine_checks
+from tfos_cli.envcheck.versions import version_key
 from tfos_core.probe.places import NO_CLIENT, NO_FILES, is_local
 
 __all__ = ("DRIVER", "ClusterReport", "cluster_report")

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from tfos_cli import __version__
 from tfos_cli.envcheck.check import Check, Status
-from tfos_cli.envcheck.rules import Needs, machine_checks, version_key
+from tfos_cli.envcheck.rules import Needs, machine_checks
+from tfos_cli.envcheck.versions import version_key
 from tfos_cli.runs import HOME_VARIABLE, RunStore
 from tfos_cli.submit.spark_home import Java, SparkHome, check_java, locate_spark
 from tfos_core.errors import EnvironmentCheckError

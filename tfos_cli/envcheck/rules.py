@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from tfos_cli.envcheck.check import Check, Status
+from tfos_cli.envcheck.pairs import known_pairs, version_checks
+from tfos_cli.envcheck.versions import version_key
 
-__all__ = ("Needs", "machine_checks", "pair_checks", "version_key")
+__all__ = ("Needs", "machine_checks", "pair_checks")
 
 Facts = Mapping[str, Any]
 Checks = Iterator[Check]
@@ -65,12 +66,6 @@ def pair_checks(packages: Mapping[str, str], tensorflow: str, python: str) -> Ch
     if not broken:
         known = ", ".join(f"{name} {packages[name]}" for name in ("numpy", "pandas", "pyarrow") if name in packages)
         yield Check(id="packages", status=Status.OK, found=known or "no numpy, pandas or pyarrow")
-
-
-def version_key(version: str) -> tuple[int, ...]:
-    """The numbers at the beginning of a version, for comparing."""
-    match = re.match(r"\d+(?:\.\d+)*", version)
-    return tuple(int(part) for part in match[0].split(".")) if match else ()
 
 
 def _platform(facts: Facts, needs: Needs) -> Checks:
@@ -140,6 +135,7 @@ def _keras(facts: Facts, needs: Needs) -> Checks:
 def _pairs(facts: Facts, needs: Needs) -> Checks:
     tensorflow = facts["tensorflow"]["version"] if facts["tensorflow"] and needs.tensorflow else ""
     yield from pair_checks(facts["packages"], tensorflow, facts["python"])
+    yield from version_checks(facts["packages"].get("pyspark", ""), tensorflow, known_pairs())
 
 
 def _folders(facts: Facts, needs: Needs) -> Checks:

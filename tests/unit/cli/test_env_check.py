@@ -16,8 +16,9 @@ from tfos_cli.envcheck.cluster import cluster_report
 from tfos_cli.envcheck.differences import differences, labels_of
 from tfos_cli.envcheck.local import submission_checks
 from tfos_cli.envcheck.result import CheckResult, show
-from tfos_cli.envcheck.rules import Needs, machine_checks, pair_checks, version_key
+from tfos_cli.envcheck.rules import Needs, machine_checks, pair_checks
 from tfos_cli.envcheck.submit import probe_job
+from tfos_cli.envcheck.versions import version_key
 from tfos_cli.ui.console import Console
 
 if TYPE_CHECKING:

@@ -100,6 +100,12 @@ def test_what_nodes_keep_is_in_the_plan(tmp_path: Path) -> None:
     assert kept(", cache: node, cache_memory: 1g, cache_disk: null, cache_shuffle: true, cache_seed: 7") == NodeCache(
         memory_bytes=1 << 30, disk_bytes=0, shuffle=True, seed=7
     )
+    (example,) = re.findall(
+        r"```yaml\n(num_epochs.*?)```", (Path(__file__).parents[3] / "docs" / "data.md").read_text(encoding="utf-8"), re.DOTALL
+    )
+    documented = plan_of(BASE + example, tmp_path).data
+    assert documented is not None
+    assert documented.node_cache == NodeCache(memory_bytes=1 << 30, disk_bytes=20 << 30, shuffle=True)
 
 
 def test_the_progress_of_a_stream_is_in_the_run_record_unless_the_spec_names_a_place(tmp_path: Path) -> None:

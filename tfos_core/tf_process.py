@@ -79,7 +79,6 @@ class _Node:
             progress_path=Path(self._config["progress_path"]),
             equal_steps=self._config["equal_steps"],
             nodes=sum(map(len, self._config["cluster_spec"].values())),
-            nodes=sum(map(len, self._config["cluster_spec"].values())),
         )
         hub.start()
         return hub

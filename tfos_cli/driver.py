@@ -89,7 +89,7 @@ def main(argv: Sequence[str]) -> int:
     plan = JobPlan.from_json(Path(argv[1]).read_text(encoding="utf-8"))
     engine = Engine(start_spark=start_spark, run_cluster=run_cluster)
     if plan.remote is not None:
-        code = run_remote_plan(plan, plan.remote, engine=engine, folder=Path.cwd(), jvm=driver_jvm)
+        code = run_remote_plan(plan, plan.remote, engine=engine, folder=Path.cwd(), jvm=driver_jvm, environ=os.environ)
     else:
         code = run_plan(plan, engine=engine, environ=os.environ)
     _arm_exit(code)
@@ -119,22 +119,30 @@ def run_plan(plan: JobPlan, *, engine: Engine, environ: Mapping[str, str]) -> Ex
 
 
 def run_remote_plan(
-    plan: JobPlan, remote: RemotePlan, *, engine: Engine, folder: Path, jvm: Callable[[], tuple[Any, Any]]
+    plan: JobPlan,
+    remote: RemotePlan,
+    *,
+    engine: Engine,
+    folder: Path,
+    jvm: Callable[[], tuple[Any, Any]],
+    environ: Mapping[str, str],
 ) -> ExitCode:
     """Run a plan in cluster deploy mode, in the working folder of the driver.
 
     Args:
         folder: holds the file with the secrets.
         jvm: gives the driver's JVM and its Hadoop configuration.
+        environ: has the secrets that are not in the file, as in a pod of Kubernetes.
     """
     private = Private.read(folder / PRIVATE_FILE)
+    secrets = {**{name: environ[name] for name in plan.secrets if name in environ}, **private.values}
     plan = localized(plan, remote, folder / RECORD_FOLDER)
     follower = Follower(plan)
     with contextlib.ExitStack() as stack:
         uplink = stack.enter_context(open_uplink(remote, private, jvm=jvm, on_shutdown=follower.stop))
-        record = stack.enter_context(RemoteRecord(Path(plan.run_folder), Redactor(private.values.values()), uplink))
+        record = stack.enter_context(RemoteRecord(Path(plan.run_folder), Redactor(secrets.values()), uplink))
         record.update(state=RunState.STARTING)
-        job = Job(plan, engine=engine, record=record, channel=uplink, secrets=private.values)
+        job = Job(plan, engine=engine, record=record, channel=uplink, secrets=secrets)
         stack.enter_context(ParentWatch(job.driver_lost))
         if remote.heeds_signals:
             stack.enter_context(_StopSignals(follower))

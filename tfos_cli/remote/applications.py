@@ -105,6 +105,10 @@ def applications_of(remote: RemoteRun, environ: Mapping[str, str]) -> Applicatio
     """
     if remote.manager is MasterKind.YARN:
         return YarnApplications(remote, environ)
+    if remote.manager is MasterKind.KUBERNETES:
+        from tfos_cli.remote.kubernetes import KubernetesApplications
+
+        return KubernetesApplications(remote, environ)
     raise TfosError(f"nothing is known about applications of {remote.manager}")
 
 

@@ -16,6 +16,7 @@ from tfos_cli.remote.local_copy import LocalCopy
 from tfos_cli.remote.place import RemoteRun, private_path
 from tfos_cli.remote.verdict import error_of
 from tfos_cli.runs import Run
+from tfos_cli.spec.masters import MasterKind
 from tfos_cli.ui.progress import Renderer
 from tfos_core.private_files import write_private
 from tfos_core.shim.status import RunStatus
@@ -79,7 +80,9 @@ class ClusterFollower(Follower):
     def _start(self) -> None:
         assert self._link is not None  # noqa: S101 - opened before
         host, port = self._link.address
-        values = {name: self._launch.environment[name] for name in self._launch.secrets if name in self._launch.environment}
+        # On Kubernetes the file would lie where uploads do; there the driver's pod has its secrets from Secrets.
+        names = () if self._remote.manager is MasterKind.KUBERNETES else self._launch.secrets
+        values = {name: self._launch.environment[name] for name in names if name in self._launch.environment}
         private = Private(host=host, port=port, secret=self._link.secret, values=values)
         write_private(private_path(self._run.folder), private.to_json())
         super()._start()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,7 @@ REMOTE_FILE = "remote.json"
 _RECORDS = ".tfos/runs"
 _YARN_STAGING = "spark.yarn.stagingDir"
 _KUBERNETES_UPLOADS = "spark.kubernetes.file.upload.path"
+_KUBERNETES_CLIENT = re.compile(r"spark\.kubernetes\.(context|trust\.certificates|authenticate\.submission\.\w+File)\Z")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +41,7 @@ class RemoteRun:
         conf: the folder with Hadoop's settings, empty when there is none.
         spark_home: whose jars are the client of the manager.
         towards: a host of the cluster, to find the address of this machine that it sees; empty when unknown.
-        namespace: of Kubernetes.
+        client: Spark properties that say how to log in at Kubernetes; files and names, no secrets.
     """
 
     record: str
@@ -48,7 +50,7 @@ class RemoteRun:
     conf: str = ""
     spark_home: str = ""
     towards: str = ""
-    namespace: str = ""
+    client: Mapping[str, str] = field(default_factory=dict)
 
     def write(self, folder: Path) -> None:
         """Keep it in the folder of the run."""
@@ -89,7 +91,7 @@ class RemoteRun:
             conf=str(folder or ""),
             spark_home=str(spark_home),
             towards=towards or "",
-            namespace=spec.spark.conf.get("spark.kubernetes.namespace", ""),
+            client={name: value for name, value in spec.spark.conf.items() if _KUBERNETES_CLIENT.match(name)},
         )
 
 

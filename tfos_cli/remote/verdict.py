@@ -42,9 +42,15 @@ def error_of(
     if report.outcome == "FAILED" and not driver_started:
         return SubmitError(
             f"application {application} ended before its driver had started{because}",
-            f"Read the log of its container: 'yarn logs -applicationId {application}'.",
+            f"Read the log of its container: '{_log_command(application)}'.",
         )
     return DriverLostError(
         f"application {application} ended ({report.outcome}) and its driver did not say how the job went{because}",
-        f"Read the log of its container ('yarn logs -applicationId {application}'), and submit the run again.",
+        f"Read the log of its container ('{_log_command(application)}'), and submit the run again.",
     )
+
+
+def _log_command(application: str) -> str:
+    """How to read it; `NAMESPACE:POD` is an application of Kubernetes."""
+    namespace, separator, pod = application.partition(":")
+    return f"kubectl logs -n {namespace} {pod}" if separator else f"yarn logs -applicationId {application}"

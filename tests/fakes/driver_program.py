@@ -74,6 +74,11 @@ def main() -> int:
     if mode == "hang":
         time.sleep(60)
     plan = JobPlan.from_json((folder / "plan.json").read_text())
+    return run_plan(plan, engine=engine_of(mode), environ=os.environ)
+
+
+def engine_of(mode: str) -> Engine:
+    """An engine without Spark; the mode says how its cluster does."""
 
     def run_cluster(*args: Any, options: ClusterOptions, **kwargs: Any) -> FakeCluster:
         cluster = FakeCluster(mode, options)
@@ -87,7 +92,7 @@ def main() -> int:
             raise RuntimeError("All masters are unresponsive! Giving up.")
         return FakeSpark()
 
-    return run_plan(plan, engine=Engine(start_spark=start_spark, run_cluster=run_cluster), environ=os.environ)
+    return Engine(start_spark=start_spark, run_cluster=run_cluster)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import time
 
 import click
@@ -18,6 +19,9 @@ from tfos_core.shim.status import ProcessIdentity, RunStatus
 __all__ = ("command",)
 
 _LOOK_EVERY_S = 0.1
+#: The record of a run on a cluster is on another machine; its manager takes seconds to answer.
+_LOOK_SELDOM_S = 1.0
+_ASK_MANAGER_S = 15.0
 
 
 @click.command("cancel", short_help="Stop a run and shut its cluster down.")
@@ -42,6 +46,10 @@ def command(console: Console, /, run_id: str, timeout: float) -> int:
         _tell(console, run, status, f"run {run.id} had already ended: {status.status}, exit code {status.exit_code}")
         return ExitCode.SUCCESS
     owner = _owner(status)
+    if owner is None and status.record:
+        status = _cancel_on_cluster(console, run, timeout)
+        _tell(console, run, status, f"run {run.id} has ended: {status.status}, exit code {status.exit_code}")
+        return ExitCode.SUCCESS
     if owner is None:
         raise DriverLostError(
             f"run {run.id} has not ended, but the processes that took care of it are gone",
@@ -61,6 +69,33 @@ def command(console: Console, /, run_id: str, timeout: float) -> int:
 def _owner(status: RunStatus) -> ProcessIdentity | None:
     """Whom to ask: the follower, or the driver itself when a detached run lost its follower."""
     return next((owner for owner in (status.follower, status.driver) if owner is not None and owner.is_alive), None)
+
+
+def _cancel_on_cluster(console: Console, run: Run, timeout: float) -> RunStatus:
+    """End a run whose driver is on the cluster and that nobody here follows: asked in its record; asked again, by its manager."""
+    from tfos_cli.remote.catch_up import Unfollowed  # which has more to import than most runs need
+
+    unfollowed = Unfollowed.of(run, run.status(), os.environ)
+    if unfollowed is None:
+        return run.status()
+    status = unfollowed.read()
+    asked_before = not status.is_finished and not unfollowed.request_end(f"tfos cancel on {socket.gethostname()}")
+    if asked_before and unfollowed.kill():
+        console.note(f"application {status.application_id} is killed")
+    until = time.monotonic() + timeout
+    ask_after = time.monotonic() + (0.0 if asked_before else _ASK_MANAGER_S)
+    while not status.is_finished and time.monotonic() < until:
+        time.sleep(_LOOK_SELDOM_S)
+        status = unfollowed.read()
+        if not status.is_finished and time.monotonic() > ask_after:
+            status = unfollowed.ask_manager()
+            ask_after = time.monotonic() + _ASK_MANAGER_S
+    if not status.is_finished:
+        raise DriverLostError(
+            f"run {run.id} has not ended {timeout:g} s after it was asked to",
+            f"Ask once more, which kills its application: 'tfos cancel {run.id}'.",
+        )
+    return status
 
 
 def _terminate(owner: ProcessIdentity) -> None:

@@ -18,6 +18,8 @@ __all__ = ("command",)
 
 #: Between two looks at files that have not grown: soon enough for eyes, cheap enough for a night.
 _LOOK_EVERY_S = 0.25
+#: The same for a run on a cluster that nobody here follows: its record is on another machine.
+_LOOK_SELDOM_S = 5.0
 
 
 @click.command("logs", short_help="Show what the nodes of a run have printed.")
@@ -38,10 +40,11 @@ def command(console: Console, /, run_id: str, node: str | None, follow: bool) ->
       tfos logs digits-2026 --node driver
     """
     run = RunStore.of_environment(os.environ).find(run_id)
+    _refresh(console, run)
     show = _Printer(console, prefixed=node is None)
     files = log_files(run, node)
     if follow:
-        _follow(run, files, show)
+        _follow(console, run, files, show)
     else:
         read_new(files(), show)
     for file in files():
@@ -67,7 +70,18 @@ class _Printer:
         self._console.result(f"{name} | {line}" if self._prefixed else line)
 
 
-def _follow(run: Run, files: Callable[[], list[LogFile]], show: _Printer) -> None:
+def _refresh(console: Console, run: Run) -> None:
+    """Bring home what a driver on the cluster has recorded since somebody here last followed it."""
+    status = run.status()
+    if status.record and not status.is_finished and not run.is_followed(status):
+        from tfos_cli.remote.catch_up import catch_up  # which has more to import than most runs need
+
+        _, trouble = catch_up(run, os.environ)
+        if trouble:
+            console.warning(trouble)
+
+
+def _follow(console: Console, run: Run, files: Callable[[], list[LogFile]], show: _Printer) -> None:
     """Read until the run has ended, or nobody is left who could end it."""
     while True:
         # the status first: what was written before the end is read after it
@@ -76,5 +90,8 @@ def _follow(run: Run, files: Callable[[], list[LogFile]], show: _Printer) -> Non
         found = read_new(files(), show)
         if over:
             return
-        if not found:
+        if not found and status.record and not run.is_followed(status):
+            time.sleep(_LOOK_SELDOM_S)
+            _refresh(console, run)
+        elif not found:
             time.sleep(_LOOK_EVERY_S)

@@ -38,6 +38,12 @@ def command(console: Console, /, run_id: str) -> None:
     """
     run = RunStore.of_environment(os.environ).find(run_id)
     status = run.status()
+    if status.record and not status.is_finished:
+        from tfos_cli.remote.catch_up import catch_up  # which has more to import than most runs need
+
+        status, trouble = catch_up(run, os.environ)
+        if trouble:
+            console.warning(trouble)
     if console.json:
         console.result_json(describe(run, status))
         return
@@ -55,9 +61,7 @@ def _lines(run: Run, status: RunStatus, view: RunView) -> Iterator[tuple[str, st
         yield "error", status.error
     if status.hint:
         yield "hint", status.hint
-    yield "master", status.master
-    if status.application_id:
-        yield "application", status.application_id
+    yield from _places(status)
     yield "started", f"{datetime.fromtimestamp(status.started, tz=UTC).astimezone():%Y-%m-%d %H:%M:%S}"
     if state != "abandoned":
         yield "took", duration(max(0.0, (status.ended or time.time()) - status.started))
@@ -81,6 +85,15 @@ def _lines(run: Run, status: RunStatus, view: RunView) -> Iterator[tuple[str, st
     for path in status.exports:
         yield "model", path
     yield "record", str(run.folder)
+
+
+def _places(status: RunStatus) -> Iterator[tuple[str, str]]:
+    """Where the run is, on the cluster's side."""
+    yield "master", status.master
+    if status.application_id:
+        yield "application", status.application_id
+    if status.record:
+        yield "on cluster", status.record
 
 
 def _answers(status: RunStatus, view: RunView) -> Iterator[tuple[str, str]]:

@@ -19,7 +19,6 @@ from tfos_cli.runs import Run
 from tfos_cli.spec.masters import MasterKind
 from tfos_cli.ui.progress import Renderer
 from tfos_core.private_files import write_private
-from tfos_core.shim.status import RunStatus
 from tfos_core.uplink.folder import StorageFolder
 from tfos_core.uplink.private import Private
 
@@ -46,10 +45,12 @@ def storage_environment(remote: RemoteRun) -> None:
 class ClusterFollower(Follower):
     """One run in cluster deploy mode. When it is killed, the run goes on, and its record on the cluster is complete."""
 
-    def __init__(self, run: Run, launch: Launch, renderer: Renderer, remote: RemoteRun) -> None:
+    def __init__(
+        self, run: Run, launch: Launch, renderer: Renderer, remote: RemoteRun, *, applications: Applications | None = None
+    ) -> None:
         super().__init__(run, launch, renderer)
         self._remote = remote
-        self._applications: Applications = applications_of(remote, launch.environment)
+        self._applications = applications or applications_of(remote, launch.environment)
         self._application_id = ""
         self._link: Link | None = None
         self._copy: LocalCopy | None = None
@@ -138,6 +139,7 @@ class ClusterFollower(Follower):
         self._ask_to_stop()
         if self._driver_id() is not None:
             self._applications.kill(self._application_id)
+            self._ask_after = 0.0
         else:
             super()._end_early()
 
@@ -175,8 +177,3 @@ class ClusterFollower(Follower):
             stop_reason=self._stop_reason,
         )
         return evidence if error is None else replace(evidence, error=error)
-
-    @property
-    def status(self) -> RunStatus:
-        """The record as it is now."""
-        return self._run.status()

@@ -18,7 +18,7 @@ _ASK_S = 60.0
 _SUBMISSION_ID = re.compile(r"submission ID ([a-z0-9.-]+:[a-z0-9.-]+)\b")
 _FIELD = re.compile(r"^\s*([a-z][a-z ]*?)\s*: ?(.*)$")
 _OUTCOMES = {"Succeeded": "SUCCEEDED", "Failed": "FAILED"}
-_GONE = "No applications found"
+_GONE = re.compile(r"^(Application not found|No applications found)", re.MULTILINE)
 
 
 class KubernetesApplications:
@@ -72,7 +72,7 @@ class KubernetesApplications:
 
 def parse_pod_report(text: str) -> ApplicationReport | None:
     """What `spark-submit --status` prints of a driver's pod, as far as it matters; None when it is no report."""
-    if _GONE in text:
+    if _GONE.search(text):
         return ApplicationReport(state="gone", outcome="KILLED", diagnostics="its pod was deleted")
     fields: dict[str, str] = {}
     for line in text.splitlines():

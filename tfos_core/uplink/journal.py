@@ -66,9 +66,10 @@ class JournalReader:
         """
         parts = [name for name in self._folder.names() if _first(name) is not None]
         found: list[NumberedLine] = []
-        for name, following in zip(parts, [*parts[1:], ""], strict=True):
-            # The last one may hold more than what is known; an earlier one ends before its successor begins.
-            if name in self._seen or (following and (_first(following) or 0) <= self._position):
+        for place, name in enumerate(parts):
+            # A part ends before its successor begins; how far the last one goes is not known.
+            following = _first(parts[place + 1]) if place + 1 < len(parts) else None
+            if name in self._seen or (following is not None and following <= self._position):
                 continue
             data = self._folder.get(name)
             if data is None:

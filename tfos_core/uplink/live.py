@@ -25,6 +25,7 @@ HERE, LINE, SHUTDOWN = "driver.here", "driver.line", "driver.shutdown"
 _CONNECT_S = 10.0
 _FIRST_PAUSE_S = 5.0
 _LONGEST_PAUSE_S = 60.0
+_GONE_S = 0.5
 #: What waits for a connection that is slow or not there; older lines are let go, since the record has them.
 MOST_WAITING_BYTES = 16 << 20
 
@@ -73,7 +74,8 @@ class LiveLine:
             self._changed.wait_for(lambda: not self._waiting or not self._connected, timeout)
             self._ending = True
             self._changed.notify_all()
-        self._thread.join(timeout)
+        # One that is about to connect has nothing to finish, and is a daemon.
+        self._thread.join(timeout if self._connected else _GONE_S)
 
     def _run(self) -> None:
         pause = _FIRST_PAUSE_S

@@ -37,7 +37,7 @@ def upload_path(case: Case) -> Findings:
     """The driver's pod has none of this machine's files: Spark copies them to where the pod can read them."""
     if not _driver_in_a_pod(case):
         return
-    path = _set(case, UPLOAD_PATH)
+    path = case.conf.get(UPLOAD_PATH)
     if not path:
         message = f"the engine and the program travel with the job, and {UPLOAD_PATH} does not say where pods find them"
         yield case.conf_error(

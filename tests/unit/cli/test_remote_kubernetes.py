@@ -82,8 +82,8 @@ def test_a_pod_that_ended_without_a_word_is_judged(text: str, error: type[TfosEr
 @pytest.mark.parametrize(
     "line",
     [
-        "26/11/29 INFO Client: Deployed Spark application d with application ID spark-2 and submission ID t:d-1c-driver into Kubernetes",
-        "INFO LoggingPodStatusWatcherImpl: Waiting for application d with application ID s-2 and submission ID t:d-1c-driver to finish...",
+        "INFO Client: Deployed Spark application d with application ID s-2 and submission ID t:d-1c-driver into Kubernetes",
+        "INFO PodWatcher: Waiting for application d with application ID s and submission ID t:d-1c-driver to finish...",
     ],
 )
 def test_the_pod_is_found_in_what_spark_submit_prints(line: str, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -62,7 +63,8 @@ def _places(folder: Path) -> dict[str, Path]:
 
 
 def _run(places: Mapping[str, Path], left: list[str], *, private_tmp: bool) -> dict[str, float]:
-    environment = os.environ | {"TMPDIR": str(places["tmp"]), "TFOS_HOME": str(places["home"])}
+    mark = uuid.uuid4().hex  # of this run alone: the JVM of a driver in this process stays until it ends
+    environment = os.environ | {MARK: mark, "TMPDIR": str(places["tmp"]), "TFOS_HOME": str(places["home"])}
     environment["PYTHONPATH"] = str(HERE.parent)
     for name in ("SPARK_HOME", "SPARK_LOCAL_DIRS"):
         environment.pop(name, None)
@@ -75,13 +77,13 @@ def _run(places: Mapping[str, Path], left: list[str], *, private_tmp: bool) -> d
     )
     seconds = time.monotonic() - started
     assert done.returncode == 0, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
-    left += wait_until_gone(lambda: marked_processes(os.environ[MARK]))
+    left += wait_until_gone(lambda: marked_processes(mark))
     (record,) = set(records.iterdir()) - before
     found = {
         "seconds": seconds,
         # Of all children so far: what grows from run to run shows, and the first ones do not.
         "memory of its largest process": float(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss),
-        "processes left": float(len(marked_processes(os.environ[MARK]))),
+        "processes left": float(len(marked_processes(mark))),
         "files left in TMPDIR": count_files([places["tmp"]]) - 1.0,
         "files left in the folder of the spec": float(count_files([places["job"]])),
         "files in TFOS_HOME outside of run records": float(count_files([places["home"]]) - count_files(records.iterdir())),

@@ -74,10 +74,11 @@ class PodRunner:
         """What the pods whose names have this part have written."""
         return "".join(pod.log.read_text() for pod in self._running() if name_part in pod.name and pod.log.exists())
 
-    def kill(self, name_part: str) -> None:
-        """Kill the process of each pod whose name has this part, as the kernel does that runs out of memory."""
+    def kill_for_memory(self, name_part: str) -> None:
+        """Kill each pod whose name has this part, as the kernel does when a container takes more memory than its limit."""
         for pod in self._running():
             if name_part in pod.name:
+                pod.reason = "OOMKilled"
                 pod.end(0.0)
 
     def _running(self) -> list[_Pod]:
@@ -118,11 +119,12 @@ class PodRunner:
                 (place / name).write_text(_SERVICE.sub(LOOPBACK, text))
         return place
 
-    def tell(self, body: Json, phase: str, code: int | None = None) -> None:
+    def tell(self, body: Json, phase: str, code: int | None = None, reason: str = "") -> None:
         """Set the status of a pod."""
         state: Json = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
         if code is not None:
-            state = {"terminated": {"exitCode": code if code >= 0 else 128 - code, "reason": "Completed" if code == 0 else "Error"}}
+            reason = reason or ("Completed" if code == 0 else "Error")
+            state = {"terminated": {"exitCode": code if code >= 0 else 128 - code, "reason": reason}}
         name = body["spec"]["containers"][0]["name"]
         container = {"name": name, "state": state, "ready": code is None, "restartCount": 0, "image": "", "imageID": ""}
         self._api.set_status(body, {"phase": phase, "podIP": LOOPBACK, "hostIP": LOOPBACK, "containerStatuses": [container]})
@@ -135,6 +137,7 @@ class _Pod:
         self._body = body
         self._runner = runner
         self.name = body["metadata"]["name"]
+        self.reason = ""
         self._mark = uuid.uuid4().hex
         self._folder = runner.folder / self._mark[:8]
         self.log = self._folder / "log"
@@ -161,7 +164,7 @@ class _Pod:
         self._runner.tell(self._body, "Running")
         code = self._child.wait()
         kill_all(marked(self._mark, name=POD_MARK))
-        self._runner.tell(self._body, "Succeeded" if code == 0 else "Failed", code)
+        self._runner.tell(self._body, "Succeeded" if code == 0 else "Failed", code, self.reason)
 
     def _command(self) -> tuple[list[str], dict[str, str]]:
         (container,) = self._body["spec"]["containers"]

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
 from tfos_core import events
-from tfos_core.errors import NodeError, NodeFailedError, NodeLostError
+from tfos_core.errors import NodeError, NodeFailedError, NodeLostError, TfosError
+from tfos_core.executor_loss import is_memory, loss_reason
 from tfos_core.node_table import NodeFailure
 
-__all__ = ("failed_event", "node_error", "node_where")
+__all__ = ("explained", "failed_event", "node_error", "node_where")
+
+_AGAIN = "Start the job again; nothing is wrong with the program."
+_MORE_MEMORY = "Raise spark.executor_memory_overhead: TensorFlow and Python live outside the heap of the JVM."
 
 
 def node_where(failure: NodeFailure) -> str:
@@ -19,7 +27,7 @@ def node_error(failure: NodeFailure, run_id: str = "") -> NodeError:
     outcome = failure.outcome
     cls = NodeLostError if outcome.lost else NodeFailedError
     look = f"tfos logs {run_id} --node {failure.node}" if run_id else f"the output of {failure.node} in its executor's folder"
-    hint = "Start the job again; nothing is wrong with the program." if outcome.lost else f"See {look}."
+    hint = (_MORE_MEMORY if is_memory(outcome.error) else _AGAIN) if outcome.lost else f"See {look}."
     return cls(
         f"{node_where(failure)} failed: {outcome.error}",
         hint,
@@ -31,6 +39,17 @@ def node_error(failure: NodeFailure, run_id: str = "") -> NodeError:
         outcome.traceback,
         failure.last_lines,
     )
+
+
+def explained(sc: Any, on_failure: Callable[[NodeFailure | TfosError], None]) -> Callable[[NodeFailure | TfosError], None]:
+    """The same listener, which gets of a node that was lost why its executor is gone, where the cluster manager says it."""
+
+    def tell(cause: NodeFailure | TfosError) -> None:
+        if isinstance(cause, NodeFailure) and cause.outcome.lost and (reason := loss_reason(sc, cause.host)):
+            cause = replace(cause, outcome=replace(cause.outcome, error=f"its executor is gone: {reason}"))
+        on_failure(cause)
+
+    return tell
 
 
 def failed_event(failure: NodeFailure, *, first: bool) -> events.NodeFailed:

@@ -24,7 +24,7 @@ from tfos_core.errors import (
 from tfos_core.gpu_request import resolve_request
 from tfos_core.launch import NodeJob, await_registration, driver_host, job_error, new_cluster_config
 from tfos_core.node_config import ClusterConfig
-from tfos_core.node_errors import failed_event, node_error
+from tfos_core.node_errors import explained, failed_event, node_error
 from tfos_core.node_news import NodeNews
 from tfos_core.node_table import NodeFailure, NodeTable
 from tfos_core.options import ClusterOptions, NodeCache
@@ -65,7 +65,7 @@ class TFCluster:
         self._options = options
         self._emit = options.on_event
         self._table = NodeTable(plan, input_mode)
-        self._watch = FailureWatch(self._table, self._on_failure)
+        self._watch = FailureWatch(self._table, explained(sc, self._on_failure))
         self._server: Server | None = None
         self._job: NodeJob | None = None
         self._driver_nodes: DriverNodes | None = None

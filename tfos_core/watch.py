@@ -14,6 +14,8 @@ __all__ = ("FailureWatch",)
 _COLLATERAL_WAIT_S = 1.5
 #: Spark's word that the node job failed is the vaguest of all, in seconds.
 _JOB_WAIT_S = 3.0
+#: The cluster manager may have to be asked why an executor is gone, in seconds; else it is told at once.
+_SETTLE_S = 10.0
 
 
 class FailureWatch:
@@ -38,7 +40,7 @@ class FailureWatch:
         """The job of the node tasks failed."""
         self._later(_JOB_WAIT_S, error)
 
-    def settle(self, timeout: float = 2 * _COLLATERAL_WAIT_S) -> None:
+    def settle(self, timeout: float = _SETTLE_S) -> None:
         """Give the news of a node's failure a moment to arrive, be decided on and be told."""
         if self._noticed.wait(_COLLATERAL_WAIT_S / 3):
             self._told.wait(timeout)

@@ -100,6 +100,12 @@ def test_a_good_spec_has_no_findings(findings: Check) -> None:
         ({"spark": {"master": "spark://a:1,b"}}, "unknown-master", "error", "spark.master"),
         ({"spark": {"deploy_mode": "cluster"}}, "deploy-mode", "error", "spark.deploy_mode"),
         ({"spark": {"deploy_mode": "cluster", "master": "spark://h:1"}}, "deploy-mode", "error", "spark.deploy_mode"),
+        (
+            {"spark": {"deploy_mode": "cluster", "master": "yarn", "conf": {"spark.yarn.maxAppAttempts": "2"}}},
+            "second-attempt",
+            "error",
+            "spark.conf.spark.yarn.maxAppAttempts",
+        ),
         ({"spark": {"queue": "ml"}}, "queue-ignored", "warning", "spark.queue"),
         ({"spark": {"master": "local-cluster[1,1,1024]"}}, "local-cluster-size", "error", "spark.master"),
         ({"spark": {"master": "local-cluster[2,1,1024]", "executor_cores": 2}}, "local-cluster-size", "error", "spark.master"),

@@ -16,6 +16,7 @@ TWINS = {
     "spark.executor.instances": "num_executors",
 }
 """Properties that the spec has a key for, and that more than Spark depends on."""
+ATTEMPTS_KEY = "spark.yarn.maxAppAttempts"
 OVERRIDES = {
     "spark.executor.cores": "spark.executor_cores",
     "spark.executor.memory": "spark.executor_memory",
@@ -55,6 +56,10 @@ def deploy_mode(case: Case) -> Findings:
         what = "a Standalone cluster" if case.kind is MasterKind.STANDALONE else "executors on this machine"
         message = f"Spark runs no Python driver inside {what}"
         yield case.error("deploy-mode", "spark.deploy_mode", message, "Set spark.deploy_mode: client.")
+    attempts = case.conf.get(ATTEMPTS_KEY, "1").strip()
+    if case.kind is MasterKind.YARN and attempts != "1":
+        message = f"{ATTEMPTS_KEY} is {attempts}, but a second attempt of YARN's would begin the run anew behind your back"
+        yield case.conf_error("second-attempt", ATTEMPTS_KEY, message, "Leave it out, and set restart.max_restarts.")
 
 
 def queue(case: Case) -> Findings:

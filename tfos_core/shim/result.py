@@ -18,7 +18,7 @@ from tfos_core.errors import NodeError, TfosError
 from tfos_core.exit_codes import ExitCode, exit_code_of
 from tfos_core.parallel import InstanceResult
 from tfos_core.restarts import Restart
-from tfos_core.shim.errors import hint_of, sentence_of
+from tfos_core.shim.errors import DriverLostError, hint_of, sentence_of
 from tfos_core.shim.scratch import keep_export
 
 __all__ = ("Counts", "Progress")
@@ -137,8 +137,13 @@ class Progress:
 
     def _failure(self, error: BaseException | None) -> dict[str, Any] | None:
         """The node that failed first, or the driver when the failure happened there."""
-        if self._first_failure is not None:
-            return asdict(self._first_failure)
+        first = self._first_failure
+        if isinstance(error, DriverLostError) and (first is None or first.lost):
+            # Executors go with the driver, and their nodes may say so first.
+            text = sentence_of(error)
+            return asdict(events.NodeFailed(node="driver", host=socket.gethostname(), executor_id=-1, error=text, lost=True))
+        if first is not None:
+            return asdict(first)
         if error is None or (isinstance(error, TfosError) and not getattr(error, "remote_traceback", "")):
             return None
         text = getattr(error, "remote_traceback", "") or "".join(traceback.format_exception(error))

@@ -367,9 +367,11 @@ def test_a_job_that_does_not_end_in_time_after_a_stop_is_ended(
     assert (status.exit_code, status.error) == (130, "the run was stopped: enough")
 
 
-def test_a_dead_jvm_is_what_other_errors_are_put_down_to(program: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("lost", "first"), [(True, "driver"), (False, "worker:0")])
+def test_a_dead_jvm_is_what_other_errors_are_put_down_to(program: str, tmp_path: Path, lost: bool, first: str) -> None:
     class Dying(Cluster):
         def train(self, *args: Any, **kwargs: Any) -> None:
+            case.job.emit(events.NodeFailed(node="worker:0", host="h", executor_id=0, error="e", first=True, lost=lost))
             case.job.driver_lost()
             raise RuntimeError("Py4JNetworkError")
 
@@ -377,6 +379,9 @@ def test_a_dead_jvm_is_what_other_errors_are_put_down_to(program: str, tmp_path:
     status = case.run()
     assert status.exit_code == 7
     assert "JVM" in status.error
+    # What failed for a reason of its own before stays the first.
+    assert status.first_failure is not None
+    assert status.first_failure["node"] == first
 
 
 def test_the_first_failure_of_a_node_is_in_the_result(program: str, tmp_path: Path) -> None:

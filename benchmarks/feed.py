@@ -38,6 +38,7 @@ class Round:
     rows: int
     seconds: float
     cpu_s: float
+    by_kind: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -113,9 +114,11 @@ def _run_shape(spark: Any, shape: Shape, upstream: Upstream | None, usage: Usage
 
 def _side(usage: Usage, rows: int, function: Callable[..., Any], *arguments: Any) -> Side:
     def run() -> Round:
-        started, cpu = time.perf_counter(), usage.cpu_s()
+        started, before = time.perf_counter(), usage.cpu_by_kind()
         function(*arguments)
-        return Round(rows=rows, seconds=time.perf_counter() - started, cpu_s=usage.cpu_s() - cpu)
+        seconds, after = time.perf_counter() - started, usage.cpu_by_kind()
+        spent = {kind: after[kind] - before[kind] for kind in after}
+        return Round(rows=rows, seconds=seconds, cpu_s=sum(spent.values()), by_kind=spent)
 
     def peak() -> float:
         with PeakMemory(usage) as memory:
@@ -148,6 +151,9 @@ def _summarise(shape: Shape, sides: dict[str, Side]) -> list[Measurement]:
     costs = []
     for name, side in sides.items():
         costs.append(measure(shape.shown, name, [each.cpu_s / each.rows * 1e6 for each in side.rounds], unit=CPU))
+        for kind in side.rounds[0].by_kind:
+            spent = [each.by_kind[kind] / each.rows * 1e6 for each in side.rounds]
+            costs.append(measure(shape.shown, name, spent, unit=f"{CPU}, {kind}"))
         costs.append(measure(shape.shown, name, [side.peak_mib], unit=MEMORY))
     print_table(shape.shown, [*pairs, *((cost, None) for cost in costs)])
     return [*rates.values(), *costs]

@@ -43,7 +43,7 @@ def measure(case: str, side: str, rounds: Sequence[float], *, unit: str = "rows/
         median=median,
         least=min(rounds),
         most=max(rounds),
-        spread=(max(rounds) - min(rounds)) / median,
+        spread=(max(rounds) - min(rounds)) / median if median else 0.0,
     )
 
 

@@ -80,13 +80,13 @@ def _check(limit: Limit, results: Mapping[str, Mapping[str, Any]]) -> dict[str, 
 
 
 def _others(results: Mapping[str, Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    """What neither a goal nor a limit speaks of: costs, and cases of one side only."""
+    """What neither a goal nor a limit speaks of: costs, and cases of one side only; not the parts of a cost (`CPU, JVMs`)."""
     told = {(each.benchmark, each.case, side, each.unit) for each in GOALS for side in (each.side, each.base)}
     told |= {(each.benchmark, each.case, each.side, each.unit) for each in LIMITS}
     for key, entry in results.items():
         benchmark, _, case = key.partition("/")
         for measured in entry["measurements"]:
-            if (benchmark, case, measured["side"], measured["unit"]) in told:
+            if (benchmark, case, measured["side"], measured["unit"]) in told or ", " in measured["unit"]:
                 continue
             yield {
                 "benchmark": benchmark,

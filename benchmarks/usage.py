@@ -30,7 +30,15 @@ class Usage:
 
     def cpu_s(self) -> float:
         """CPU seconds so far of this process and of everything marked, with their children that have ended."""
-        return sum(parse_ticks(text) for pid in self._pids() if (text := _read(pid, "stat"))) / _TICKS
+        return sum(self.cpu_by_kind().values())
+
+    def cpu_by_kind(self) -> dict[str, float]:
+        """The same by kind of process: `driver` (this one), `JVMs`, `nodes` (ours only), and `workers` (Spark's, in Python)."""
+        found = dict.fromkeys(("driver", "JVMs", "nodes", "workers"), 0.0)
+        for pid in self._pids():
+            if text := _read(pid, "stat"):
+                found[_kind(pid)] += parse_ticks(text) / _TICKS
+        return found
 
     def python_pids(self) -> list[int]:
         """Marked processes that are no JVM, without this one: Spark's Python workers and the nodes."""
@@ -81,6 +89,14 @@ def parse_ticks(stat: str) -> int:
 def parse_pss_kib(rollup: str) -> int:
     """Proportional set size from /proc/PID/smaps_rollup; 0 when it is not there."""
     return next((int(line.split()[1]) for line in rollup.splitlines() if line.startswith("Pss:")), 0)
+
+
+def _kind(pid: int) -> str:
+    if pid == os.getpid():
+        return "driver"
+    if _executable(pid).endswith("/java"):
+        return "JVMs"
+    return "nodes" if b"TFOS_NODE=" in _read_bytes(pid, "environ") else "workers"
 
 
 def _read(pid: int, name: str) -> str:

@@ -295,7 +295,7 @@ def test_a_network_that_is_cut(
         hosts.cut()
         try:
             # Spark's own processes beyond the cut end when they can hear of it.
-            row = run.finish(also_gone=beyond, before_looking=hosts.mend)
+            row = run.finish(also_gone=beyond, before_looking=hosts.mend, left_s=60.0)
         except BaseException:
             hosts.mend()
             raise

@@ -115,6 +115,7 @@ class FaultRun:
         notice: str = "node_failed",
         also_gone: Sequence[Process] = (),
         before_looking: Callable[[], None] | None = None,
+        left_s: float = LEFT_S,
     ) -> FaultRow:
         """Wait for the end, and look at everything.
 
@@ -122,6 +123,7 @@ class FaultRun:
             notice: the event that tells of the fault; the result does where there is none.
             also_gone: processes that have to notice by themselves; the fault is noticed when the last one is gone.
             before_looking: called before leftovers are looked for.
+            left_s: Spark's own processes have so many seconds to end.
         """
         with ThreadPoolExecutor(1) as pool:
             gone = pool.submit(_gone_at, also_gone)
@@ -138,7 +140,7 @@ class FaultRun:
             exit_code=outcome.exit_code,
             message=self._message(outcome, notice),
             first_failure=_first_failure(self.result(outcome)),
-            leftovers=self._leftovers(),
+            leftovers=self._leftovers(left_s),
         )
 
     def result(self, outcome: Outcome) -> dict[str, Any]:
@@ -159,8 +161,8 @@ class FaultRun:
         found = find_leftovers(self.before)
         return replace(found, files=tuple(path for path in found.files if self.sparks not in path.parents))
 
-    def _leftovers(self) -> str:
-        until = time.monotonic() + LEFT_S
+    def _leftovers(self, left_s: float) -> str:
+        until = time.monotonic() + left_s
         while left := self._find_leftovers():
             if time.monotonic() > until:
                 return str(left)

@@ -27,10 +27,10 @@ def normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def pins() -> dict[str, Version]:
-    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+def pins(file: str = "constraints.txt") -> dict[str, Version]:
+    lines = (ROOT / file).read_text(encoding="utf-8").splitlines()
     pairs = [line.split("==") for line in lines if line and not line.startswith("#")]
-    assert all(len(pair) == 2 for pair in pairs), "constraints.txt holds name==version lines only"
+    assert all(len(pair) == 2 for pair in pairs), f"{file} holds name==version lines only"
     return {normal(name): Version(version) for name, version in pairs}
 
 
@@ -62,3 +62,11 @@ def test_nothing_is_imported_that_is_not_a_dependency() -> None:
 def test_keras_for_the_installed_tensorflow_is_pinned_to_its_minor_version() -> None:
     tensorflow, legacy = pins()["tensorflow"], pins()["tf-keras"]
     assert tensorflow.release[:2] == legacy.release[:2]
+
+
+def test_the_oldest_environment_is_at_the_lower_end_of_the_ranges() -> None:
+    oldest = pins(".ci/constraints-oldest.txt")
+    assert [str(r) for r in RUNTIME if not r.specifier.contains(oldest[normal(r.name)])] == []
+    lowest = {r.name: Version(next(s.version for s in r.specifier if s.operator == ">=")) for r in RUNTIME}
+    for name in ("pyspark", "tensorflow", "tf_keras"):
+        assert oldest[normal(name)].release[:2] == lowest[name].release[:2]

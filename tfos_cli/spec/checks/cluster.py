@@ -141,7 +141,7 @@ def authentication(case: Case) -> Findings:
             "spark-authenticate",
             "spark.conf.spark.authenticate",
             "spark.authenticate is not on in this spec: whoever reaches the cluster's ports can run code in the executors",
-            "Set spark.conf.spark.authenticate to true; Standalone and Kubernetes need a shared secret too (docs/security.md).",
+            "Set spark.conf.spark.authenticate to true; Standalone needs a shared secret too (docs/security.md).",
         )
 
 

@@ -30,8 +30,9 @@ __all__ = ("BatchSource", "make_dataset")
 
 Array = np.ndarray[Any, Any]
 
-#: Batches that one call into Python gives to tf.data at most; a block of rows (about 1 MiB) is the other limit.
+#: Batches, and bytes, that one call into Python gives to tf.data at most.
 _MOST_AHEAD = 32
+_STACK_BYTES = 8 << 20
 #: Rows in a stack count as consumed, and a feed task ends with its last row: a node that takes far more than it uses gets
 #: partitions which others wait for. So the first batches of an iteration come one by one, and a stack lasts for so many seconds.
 _ONE_BY_ONE = 16
@@ -124,33 +125,38 @@ class BatchSource:
             yield self._joined([self._arrays(piece) for piece in pieces]), batches
 
     def _own(self, ahead: int) -> Iterator[tuple[list[Array], int]]:
-        """The batches of this node's own rows: one at first, then ever more at once, so that few are lost to `take(1)`."""
+        """The batches of this node's own rows: one at first, then ever more at once, so that few are lost to `take(1)`.
+
+        Nothing is waited for when a whole batch is there.
+        """
         iteration = self.hub.inbox.begin_iteration()
         pieces: list[list[Array]] = []
         size, rows, batches, given = self.batch_size, 0, 1, 0
-        while True:
-            taken = self.hub.inbox.take(size - rows if rows else size * batches, iteration=iteration)
+        is_over = False
+        while not is_over:
+            unless = _at_once if rows >= size else None
+            taken = self.hub.inbox.take(size * batches - rows, iteration=iteration, unless=unless)
             if isinstance(taken, Piece):
-                found = self._arrays(taken)
-                whole, rest = divmod(rows + taken.stop - taken.start, size)
-                if whole:
-                    cut = whole * size - rows
-                    since = time.monotonic()
-                    yield self._joined([*pieces, [column[:cut] for column in found]]), whole
-                    given += whole
-                    if given >= _ONE_BY_ONE:
-                        used_s = max(time.monotonic() - since, 1e-6) / whole
-                        batches = max(1, min(2 * batches, ahead, int(_STACK_S / used_s)))
-                    found = [column[cut:] for column in found]
-                    pieces = []
-                if rest:
-                    pieces.append(found)
-                rows = rest
+                pieces.append(self._arrays(taken))
+                rows += taken.stop - taken.start
+                if rows < size * batches:
+                    continue
             elif taken is Mark.SUPERSEDED:
                 return
-            elif taken is Mark.FEED or (taken is Mark.EPOCH and not self.all_epochs):
-                break
-        if pieces and not self.drop_remainder:
+            else:
+                is_over = taken is Mark.FEED or (taken is Mark.EPOCH and not self.all_epochs)
+            whole, rest = divmod(rows, size)
+            if whole:
+                columns = self._joined(pieces)
+                since = time.monotonic()
+                yield [column[: whole * size] for column in columns], whole
+                pieces = [[column[whole * size :] for column in columns]] if rest else []
+                rows, given = rest, given + whole
+                if given >= _ONE_BY_ONE:
+                    used_s = max(time.monotonic() - since, 1e-6) / whole
+                    fitting = _STACK_BYTES // max(1, _row_bytes(columns) * size)
+                    batches = max(1, min(2 * batches, ahead, int(_STACK_S / used_s), fitting))
+        if rows and not self.drop_remainder:
             yield self._joined(pieces), 1
 
     def _arrays(self, piece: Piece) -> list[Array]:
@@ -182,6 +188,16 @@ class BatchSource:
             column if tensor["dtype"] == "string" else column.astype(tensor["dtype"], copy=False)
             for column, tensor in zip(columns, self.spec["tensors"], strict=True)
         ]
+
+
+def _row_bytes(columns: Sequence[Array]) -> int:
+    """Bytes of a row, from the first one where values differ in length."""
+    return sum(len(column[0]) if column.dtype == object else column.nbytes // len(column) for column in columns)
+
+
+def _at_once() -> bool:
+    """For a look at what is there."""
+    return True
 
 
 def _cut_tuple(*stacks: Any) -> Any:

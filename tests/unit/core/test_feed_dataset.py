@@ -165,9 +165,17 @@ def test_stacks_hold_the_same_batches_ever_more_at_once(hub: FeedHub, monkeypatc
     put(hub, rows[70:])
     end(hub, 0, final=True)
     found = list(source(hub, 4).stacks())
-    # A stack ends with its block: 70 = 1 + 2 + 4 + 8 batches, then 2 batches and a half, which the next block completes.
-    assert [stack.shape for stack in found] == [(1, 4), (2, 4), (4, 4), (8, 4), (2, 4), (1, 4), (4, 4), (1, 2)]
+    # Blocks end within a batch, which the next one completes.
+    assert [stack.shape for stack in found] == [(1, 4), (2, 4), (4, 4), (8, 4), (7, 4), (1, 2)]
     assert np.concatenate([stack.ravel() for stack in found]).tolist() == rows
+
+
+def test_a_stack_is_bounded_by_its_bytes(hub: FeedHub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed_dataset, "_ONE_BY_ONE", 1)
+    monkeypatch.setattr(feed_dataset, "_STACK_BYTES", 1000)
+    put(hub, [("x" * 56, [1.0, 2.0]) for _ in range(80)])
+    end(hub, 0, final=True)
+    assert [len(words) for words, _ in source(hub, 4).stacks()] == [1, 2, 3, 3, 3, 3, 3, 2]
 
 
 def test_the_first_batches_come_one_by_one(hub: FeedHub) -> None:

@@ -24,6 +24,7 @@ __all__ = ("CLUSTER_LIMITS", "MARK", "ClusterFootprint", "count_files", "marked_
 MARK = "SOAK_MARK"  # not TFOS_...: tfos warns about such names when it does not know them
 
 _KIB = 1024.0
+_THREAD = re.compile(rb'^"([^"]*)"', re.MULTILINE)
 _TOTAL = re.compile(rb"^Total\s+\d+\s+(\d+)", re.MULTILINE)
 
 #: Live heap is what the garbage collector could not free. A JVM's memory as the system sees it says how much it once needed.
@@ -77,10 +78,13 @@ class ClusterFootprint:
         jvms, executors, workers, nodes = self._sorted()
         found: dict[str, float] = self._driver()
         for name, group in (("driver's JVM", jvms), ("executors' JVMs", executors)):
+            threads = [count for count in map(_own_threads, group) if count is not None]
             heaps = [heap for heap in map(_live_heap, group) if heap is not None]
             if heaps and len(heaps) == len(group):
                 found[f"{name}: live heap"] = sum(heaps) / _KIB
             found |= _sums(name, group)
+            if threads and len(threads) == len(group):
+                found[f"{name}: threads"] = float(sum(threads))
         found |= {"Python workers: processes": len(workers)} | _sums("Python workers", workers)
         del found["Python workers: memory"]
         found["Python workers: memory of the largest"] = max((_memory(worker) for worker in workers), default=0.0) / _KIB
@@ -101,10 +105,11 @@ class ClusterFootprint:
         work = self.temporary / "spark" / "work"
         own = [path for path in self.temporary.iterdir() if path.name.startswith("tfos-")]
         others = [path for path in self.temporary.iterdir() if path not in own and path.name != "spark"]
+        # Spark makes up to 64 folders in each of its own when it first needs them.
         elsewhere = {} if self.tmp is None else {"files: in /tmp": float(count_files([self.tmp]) - count_files([self.temporary]))}
         return elsewhere | {
             "files: tfos-* in TMPDIR": float(count_files(own)),
-            "files: of Spark and Python in TMPDIR": float(count_files(others)),
+            "files: of Spark and Python in TMPDIR": float(count_files(others, folders=False)),
             "files: in folders of executors": float(count_files([work])),
             "files: bytes in folders of executors": _bytes(work) / _KIB,
         }
@@ -144,12 +149,13 @@ def wait_until_gone(look: object, seconds: float = 5.0) -> list[str]:
     return [f"{process.pid} {' '.join(process.cmdline())[:200]}" for process in look()]
 
 
-def count_files(roots: Iterable[Path]) -> int:
-    """Files, folders and sockets at and below `roots`."""
+def count_files(roots: Iterable[Path], *, folders: bool = True) -> int:
+    """Files, sockets and (by default) folders at and below `roots`."""
     found = 0
     for root in roots:
         if root.exists():
-            found += 1 + sum(len(folders) + len(files) for _, folders, files in os.walk(root))
+            found += root.is_file() or folders
+            found += sum(len(files) + len(below) * folders for _, below, files in os.walk(root))
     return found
 
 
@@ -198,9 +204,18 @@ def _zombies(parents: Iterable[int]) -> float:
 
 def _live_heap(jvm: psutil.Process) -> int | None:
     """Bytes of the objects that are left after a collection; None without a JDK's `jcmd`."""
+    total = _TOTAL.search(_ask(jvm, "GC.class_histogram"))
+    return int(total[1]) if total else None
+
+
+def _own_threads(jvm: psutil.Process) -> int | None:
+    """Threads without those of the pool from which Spark removes blocks: up to 128, which end when they were idle for a minute."""
+    found = _THREAD.findall(_ask(jvm, "Thread.print"))
+    return sum(not name.startswith(b"block-manager-storage-async") for name in found) or None
+
+
+def _ask(jvm: psutil.Process, question: str) -> bytes:
     jcmd = shutil.which("jcmd")
     if jcmd is None:
-        return None
-    asked = subprocess.run([jcmd, str(jvm.pid), "GC.class_histogram"], capture_output=True, timeout=60)
-    total = _TOTAL.search(asked.stdout)
-    return int(total[1]) if total else None
+        return b""
+    return subprocess.run([jcmd, str(jvm.pid), question], capture_output=True, timeout=60).stdout

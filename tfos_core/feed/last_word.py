@@ -2,7 +2,7 @@
 
 A cluster that fails stops all its nodes, and they take their sockets and folders with them. Spark tries a task of an inference four
 times, on any executor, and shows the last error: without this it would be that nobody is there. The note lies in the executor's own
-scratch, which Spark removes.
+scratch, which Spark removes; an application that runs many clusters leaves those of the latest.
 """
 
 from __future__ import annotations
@@ -18,6 +18,10 @@ from tfos_core.private_files import write_private
 
 __all__ = ("leave_word", "word_of")
 
+#: Notes that an executor keeps. A task that asks is one of a query that was begun with its cluster, so it is seldom late by more.
+_KEPT = 8
+_PREFIX, _SUFFIX = "tfos-stopped-", ".json"
+
 
 def leave_word(environ: Mapping[str, str], generation: str, node: str, reason: str) -> None:
     """Note why a node of this cluster is stopped; a scratch that can not be written is no reason to go on."""
@@ -25,6 +29,9 @@ def leave_word(environ: Mapping[str, str], generation: str, node: str, reason: s
     if path is not None:
         with contextlib.suppress(OSError):
             write_private(path, json.dumps({"node": node, "reason": reason}))
+            notes = sorted(path.parent.glob(f"{_PREFIX}*{_SUFFIX}"), key=lambda note: note.stat().st_mtime_ns)
+            for note in notes[:-_KEPT]:
+                note.unlink(missing_ok=True)
 
 
 def word_of(environ: Mapping[str, str], generation: str) -> FeedError | None:
@@ -39,4 +46,4 @@ def word_of(environ: Mapping[str, str], generation: str) -> FeedError | None:
 
 def _path(environ: Mapping[str, str], generation: str) -> Path | None:
     folder = environ.get("SPARK_LOCAL_DIRS", "").partition(",")[0]
-    return Path(folder) / f"tfos-stopped-{generation}.json" if folder and generation else None
+    return Path(folder) / f"{_PREFIX}{generation}{_SUFFIX}" if folder and generation else None

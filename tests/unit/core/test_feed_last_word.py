@@ -29,3 +29,12 @@ def test_without_a_scratch_nothing_is_known(environ: dict[str, str]) -> None:
 def test_a_note_that_is_damaged_is_none(tmp_path: Path) -> None:
     (tmp_path / "tfos-stopped-g1.json").write_text("{")
     assert word_of({"SPARK_LOCAL_DIRS": str(tmp_path)}, "g1") is None
+
+
+def test_an_application_that_runs_many_clusters_keeps_the_words_of_the_latest(tmp_path: Path) -> None:
+    environ = {"SPARK_LOCAL_DIRS": str(tmp_path)}
+    for number in range(30):
+        leave_word(environ, f"g{number}", "worker:1", "r")
+    assert len(list(tmp_path.iterdir())) == 8
+    assert word_of(environ, "g29") is not None
+    assert word_of(environ, "g0") is None

@@ -29,8 +29,8 @@ def leave_word(environ: Mapping[str, str], generation: str, node: str, reason: s
     if path is not None:
         with contextlib.suppress(OSError):
             write_private(path, json.dumps({"node": node, "reason": reason}))
-            notes = sorted(path.parent.glob(f"{_PREFIX}*{_SUFFIX}"), key=lambda note: note.stat().st_mtime_ns)
-            for note in notes[:-_KEPT]:
+            others = {note: note.stat().st_mtime_ns for note in path.parent.glob(f"{_PREFIX}*{_SUFFIX}") if note != path}
+            for note in sorted(others, key=others.__getitem__)[: 1 - _KEPT]:
                 note.unlink(missing_ok=True)
 
 

@@ -37,4 +37,3 @@ def test_an_application_that_runs_many_clusters_keeps_the_words_of_the_latest(tm
         leave_word(environ, f"g{number}", "worker:1", "r")
     assert len(list(tmp_path.iterdir())) == 8
     assert word_of(environ, "g29") is not None
-    assert word_of(environ, "g0") is None

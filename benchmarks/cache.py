@@ -11,6 +11,7 @@ in a file.
 from __future__ import annotations
 
 import argparse
+import functools
 import time
 from typing import Any
 
@@ -68,7 +69,7 @@ def _run_shape(spark: Any, shape: Shape, options: argparse.Namespace) -> list[Me
             EXECUTORS,
             0,
             input_mode=TFCluster.InputMode.SPARK,
-            options=ClusterOptions(cache=cache, on_event=lambda event, ended=ended: _note(event, ended)),
+            options=ClusterOptions(cache=cache, on_event=functools.partial(_note, ended)),
         )
         sides: dict[str, list[float]] = {f"Spark alone ({way})": [], f"first epoch, {way}": [], f"cached epochs, {way}": []}
         alone, first, cached = sides.values()
@@ -90,7 +91,7 @@ def _run_shape(spark: Any, shape: Shape, options: argparse.Namespace) -> list[Me
     return measured
 
 
-def _note(event: Any, ended: list[Any]) -> None:
+def _note(ended: list[Any], event: Any) -> None:
     if event.kind == "feed_finished":
         ended.append(event)
     elif event.kind == "warning":

@@ -3,10 +3,10 @@
     python benchmarks/end_to_end.py [--rounds 5] [--gigabytes 1.0] [--case NAME]... [--workers N]...
 
 `digits` are the images of jobspecs/data, `synthetic` is made by the script in a temporary folder: rows of 784 floats and a label.
-The plain side is as many processes as there are workers, with the same model, batch, threads and variables of TensorFlow, a TF_CONFIG
-of their own, and each with its share of the rows in a local file that TensorFlow reads (`FixedLengthRecordDataset`). Our side reads
-Parquet with Spark and feeds it, on executors of one core. Both stay up, and rounds alternate: plain processes train some epochs; then
-one `train` call with a cache on the nodes trains one epoch more, of which Spark feeds the first. All of an epoch counts, from its
+The plain side is as many processes as there are workers, with the same model, batch, threads and variables of TensorFlow, a
+TF_CONFIG of their own, and each with its share of the rows in a local file that TensorFlow reads (`FixedLengthRecordDataset`). Our
+side reads Parquet with Spark and feeds it, on executors of one core. Both stay up, and rounds alternate: plain processes train some
+epochs; then one `train` call with a cache on the nodes trains one epoch more, of which Spark feeds the first. All of an epoch counts, from its
 start to its last step, the Spark job included. Every epoch is one call of `model.fit` on both sides.
 """
 

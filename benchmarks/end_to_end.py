@@ -6,8 +6,8 @@
 The plain side is as many processes as there are workers, with the same model, batch, threads and variables of TensorFlow, a
 TF_CONFIG of their own, and each with its share of the rows in a local file that TensorFlow reads (`FixedLengthRecordDataset`). Our
 side reads Parquet with Spark and feeds it, on executors of one core. Both stay up, and rounds alternate: plain processes train some
-epochs; then one `train` call with a cache on the nodes trains one epoch more, of which Spark feeds the first. All of an epoch counts, from its
-start to its last step, the Spark job included. Every epoch is one call of `model.fit` on both sides.
+epochs; then one `train` call with a cache on the nodes trains one epoch more, of which Spark feeds the first. All of an epoch
+counts, from its start to its last step, the Spark job included. Every epoch is one call of `model.fit` on both sides.
 """
 
 from __future__ import annotations

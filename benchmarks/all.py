@@ -34,7 +34,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "launcher": ("launcher.py",),
     "lifecycle": ("lifecycle.py",),
     "tfrecords": ("tfrecords.py",),
-    "equal_steps": ("equal_steps.py",),
+    "equal_steps": ("equal_steps.py", "--shape", "tuple10", "--shape", "list784", "--shape", "frame784"),
 }
 #: Run when they are there.
 OPTIONAL = {"cache": ("cache.py",), "end_to_end": ("end_to_end.py",)}

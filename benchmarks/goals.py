@@ -16,8 +16,8 @@ _TFRECORD = "3 scalars and 100 floats"
 class Goal:
     """`side` is at least `at_least` times as good as `base`; None where only the ratio is told.
 
-    Rounds of both sides are taken in turn, so each round of one has its partner. With a unit of rows a second more is better; with
-    every other unit less is.
+    Rounds of both sides are taken in turn, so each round of one has its partner. With a unit of something a second more is better;
+    with every other unit less is. The case `*` is every case.
     """
 
     benchmark: str
@@ -59,9 +59,11 @@ def _feed() -> Iterator[Goal]:
 
 
 def _rest() -> Iterator[Goal]:
-    for case in ("lists of 784 floats + label", "DataFrame, array<float> of 784"):
-        for way in ("next_batch", "as_dataset"):
-            yield Goal(benchmark="cache", case=case, side=f"cached epochs, {way}", base=f"Spark alone ({way})", at_least=5)
+    for way in ("next_batch", "as_dataset"):
+        yield Goal(benchmark="cache", case="*", side=f"cached epochs, {way}", base=f"Spark alone ({way})", at_least=5)
+    yield Goal(benchmark="equal_steps", case="*", side="as_dataset, equal_steps", base="as_dataset", at_least=0.98)
+    for side in ("fed by Spark", "from the nodes' caches"):
+        yield Goal(benchmark="end_to_end", case="*", side=side, base="plain tf.distribute", at_least=0.9, unit="samples/s")
     for case in ("10 floats", "784 floats and a label"):
         for side in ("ctx.dataset, TFRecord", "ctx.dataset, Parquet"):
             yield Goal(benchmark="direct_reading", case=case, side=side, base="tf.data by hand, TFRecord", at_least=1.0)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from goals import GOALS, LIMITS, ROWS, Goal, Limit
+from goals import GOALS, LIMITS, Goal, Limit
 
 __all__ = ("merge", "pair_ratios", "render_markdown", "render_text", "summarise")
 
@@ -33,17 +34,25 @@ def pair_ratios(ours: Sequence[float], base: Sequence[float], *, more_is_better:
 
 def summarise(results: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Every goal and limit that something was measured for, with what was found; and where."""
-    ratios = [found for goal in GOALS if (found := _compare(goal, results)) is not None]
+    goals = list(_each(GOALS, results))
+    ratios = [found for goal in goals if (found := _compare(goal, results)) is not None]
     limits = [found for limit in LIMITS if (found := _check(limit, results)) is not None]
     machines = {key: entry["machine"] for key, entry in results.items()}
-    return {"machines": _alike(machines), "ratios": ratios, "limits": limits, "others": list(_others(results))}
+    return {"machines": _alike(machines), "ratios": ratios, "limits": limits, "others": list(_others(results, goals))}
+
+
+def _each(goals: Iterable[Goal], results: Mapping[str, Any]) -> Iterator[Goal]:
+    """Goals for every case, once for each."""
+    for goal in goals:
+        cases = [key.partition("/")[2] for key in results if key.startswith(f"{goal.benchmark}/")]
+        yield from (replace(goal, case=case) for case in cases) if goal.case == "*" else (goal,)
 
 
 def _compare(goal: Goal, results: Mapping[str, Mapping[str, Any]]) -> dict[str, Any] | None:
     ours, base = (_find(results, goal.benchmark, goal.case, side, goal.unit) for side in (goal.side, goal.base))
     if ours is None or base is None:
         return None
-    ratios = pair_ratios(ours["rounds"], base["rounds"], more_is_better=goal.unit == ROWS)
+    ratios = pair_ratios(ours["rounds"], base["rounds"], more_is_better=goal.unit.endswith("/s"))
     if not ratios:
         return None
     return {
@@ -79,9 +88,9 @@ def _check(limit: Limit, results: Mapping[str, Mapping[str, Any]]) -> dict[str, 
     }
 
 
-def _others(results: Mapping[str, Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+def _others(results: Mapping[str, Mapping[str, Any]], goals: Iterable[Goal]) -> Iterator[dict[str, Any]]:
     """What neither a goal nor a limit speaks of: costs, and cases of one side only; not the parts of a cost (`CPU, JVMs`)."""
-    told = {(each.benchmark, each.case, side, each.unit) for each in GOALS for side in (each.side, each.base)}
+    told = {(each.benchmark, each.case, side, each.unit) for each in goals for side in (each.side, each.base)}
     told |= {(each.benchmark, each.case, each.side, each.unit) for each in LIMITS}
     for key, entry in results.items():
         benchmark, _, case = key.partition("/")
@@ -163,6 +172,8 @@ def render_markdown(summary: Mapping[str, Any]) -> str:
 
 _TITLES = {
     "feed": "Feed",
+    "equal_steps": "Equal steps",
+    "end_to_end": "Training",
     "cache": "Epochs from the cache of the nodes",
     "direct_reading": "Nodes that read files",
     "inference": "Inference with a SavedModel",

@@ -16,7 +16,7 @@ _BYTES = 3072
 class Shape:
     """One kind of row. `upstream_rows` is smaller, because upstream takes hundreds of times as long for a row.
 
-    `schema` is that of a DataFrame; without one the rows are an RDD.
+    `schema` is that of a DataFrame; without one the rows are an RDD. `batch` is how many rows a program takes at a time.
     """
 
     name: str
@@ -24,6 +24,7 @@ class Shape:
     rows: int
     upstream_rows: int
     schema: str = ""
+    batch: int = 100
 
     @property
     def is_dataframe(self) -> bool:
@@ -33,10 +34,10 @@ class Shape:
 
 COLUMNS = ", ".join(f"c{number} float" for number in range(10))
 SHAPES = (
-    Shape(name="tuple10", shown="tuples of 10 floats", rows=2_000_000, upstream_rows=16_000),
+    Shape(name="tuple10", shown="tuples of 10 floats", rows=2_000_000, upstream_rows=16_000, batch=1000),
     Shape(name="list784", shown="lists of 784 floats + label", rows=48_000, upstream_rows=6_000),
     Shape(name="numpy784", shown="NumPy arrays of 784 floats", rows=80_000, upstream_rows=8_000),
-    Shape(name="frame10", shown="DataFrame, 10 float columns", rows=2_000_000, upstream_rows=16_000, schema=COLUMNS),
+    Shape(name="frame10", shown="DataFrame, 10 float columns", rows=2_000_000, upstream_rows=16_000, schema=COLUMNS, batch=1000),
     Shape(
         name="frame784",
         shown="DataFrame, array<float> of 784",
@@ -45,7 +46,7 @@ SHAPES = (
         schema="image array<float>, label long",
     ),
     Shape(name="binary", shown="DataFrame, binary of 3 KB", rows=80_000, upstream_rows=8_000, schema="data binary"),
-    Shape(name="strings", shown="strings of 100 characters", rows=1_000_000, upstream_rows=16_000),
+    Shape(name="strings", shown="strings of 100 characters", rows=1_000_000, upstream_rows=16_000, batch=1000),
 )
 
 

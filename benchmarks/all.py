@@ -27,6 +27,7 @@ DOCS = HERE.parent / "docs"
 BEGIN, END = "<!-- measured -->", "<!-- end of measured -->"
 COMMANDS: dict[str, tuple[str, ...]] = {
     **{f"feed/{shape.name}": ("feed.py", "--shape", shape.name) for shape in SHAPES},
+    "bounds": ("bounds.py",),
     "direct_reading": ("direct_reading.py",),
     "inference": ("inference.py", "--rounds", "5"),
     "cluster_inference": ("cluster_inference.py",),

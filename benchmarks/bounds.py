@@ -1,6 +1,6 @@
 """What bounds `as_dataset`: the same batches through tf.data alone, in one process, without Spark and without any code of ours.
 
-    python benchmarks/bounds.py [--rounds 5] [--batch 100] [--shape NAME]...
+    python benchmarks/bounds.py [--rounds 5] [--batch 100]... [--shape NAME]...
 
 Each shape's arrays lie in memory, already whole. Three ways to iterate over batches of them in Python:
 
@@ -34,12 +34,13 @@ def main() -> None:
     """Measure, print a table for each shape, and write the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5, help="measured rounds of every way (default 5)")
-    parser.add_argument("--batch", type=int, default=100, help="rows of a batch (default 100)")
+    parser.add_argument("--batch", type=int, action="append", help="rows of a batch; repeatable (default 100 and 1000)")
     parser.add_argument("--shape", action="append", choices=list(_SHAPES), help="only this one; repeatable")
     options = parser.parse_args()
     measurements: list[Measurement] = []
     for name in options.shape or _SHAPES:
-        measurements += _measure(name, options.batch, options.rounds)
+        for batch in options.batch or (100, 1000):
+            measurements += _measure(name, batch, options.rounds)
     settings = {name: value for name, value in vars(options).items() if value is not None}
     print(f"\nwritten: {write_results('bounds', measurements, master='none', **settings)}")
 

@@ -159,7 +159,7 @@ def render_text(summary: Mapping[str, Any]) -> str:
 def render_markdown(summary: Mapping[str, Any]) -> str:
     """The tables of docs/performance.md."""
     parts = ["\n".join(f"Measured on {_machine_text(machine)}." for machine in summary["machines"])]
-    for benchmark in dict.fromkeys(entry["benchmark"] for entry in (*summary["ratios"], *summary["limits"])):
+    for benchmark in dict.fromkeys(entry["benchmark"] for entry in (*summary["ratios"], *summary["limits"], *summary["others"])):
         parts.append(f"### {_TITLES.get(benchmark, benchmark)}")
         ratios = [entry for entry in summary["ratios"] if entry["benchmark"] == benchmark]
         if ratios:
@@ -176,6 +176,7 @@ _TITLES = {
     "end_to_end": "Training",
     "cache": "Epochs from the cache of the nodes",
     "direct_reading": "Nodes that read files",
+    "bounds": "What tf.data alone takes for the same batches",
     "inference": "Inference with a SavedModel",
     "cluster_inference": "Inference by the nodes",
     "tfrecords": "TFRecords",

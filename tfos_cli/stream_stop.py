@@ -65,6 +65,11 @@ def target_of_run(run: Run) -> Target:
     """
     if not _is_streaming(run):
         raise ConfigError(f"run {run.id} is not a streaming job", f"'tfos cancel {run.id}' stops it.")
+    if run.status().record:
+        raise StreamUnreachableError(
+            f"the driver of run {run.id} is on the cluster, and the key to its stream does not leave it",
+            f"'tfos cancel {run.id}' ends it; a stream that is stopped like this needs spark.deploy_mode: client.",
+        )
     address = _last(run, events.ReservationServerStarted)
     try:
         secret = read_secret(run.folder / SECRET_FILE)

@@ -21,7 +21,7 @@ from typing import Self
 
 from testbed.hadoop_jars import NoHadoopError, hadoop_jars
 from testbed.hdfs import HdfsCluster
-from testbed.processes import MARK, Process, descendants, kill_all, marked
+from testbed.processes import MARK, Process, kill_all, marked
 from testbed.spark_home import find_spark
 from testbed.standalone import Daemon
 from testbed.waiting import Deadline, poll_until
@@ -37,6 +37,8 @@ OPENED = ("java.lang", "java.nio", "sun.nio.ch", "java.util", "java.net", "java.
 #: Heap of each daemon. With a container that waits the NodeManager holds 90 MB.
 HEAP = "-Xmx256m"
 QUEUES = ("default", "ml")
+#: What `up` says, for `down` and for tests that use what is there.
+STATE = Path(tempfile.gettempdir()) / f"tfos-yarn-{os.getuid()}"
 
 
 class YarnCluster:
@@ -61,14 +63,19 @@ class YarnCluster:
         self._daemons: list[Daemon] = []
         self._hdfs: HdfsCluster | None = None
         self._mark = ""
+        self._url = ""
+        self._attached: Path | None = None
 
     def __enter__(self) -> Self:
+        if self._attached is not None:
+            return self
         self._folder = Path(tempfile.mkdtemp(prefix="yarn-"))
         self._mark = self._folder.name
         try:
             deadline = Deadline(self._start_s)
             self._hdfs = HdfsCluster(self._jars, start_s=self._start_s)
             self._hdfs.__enter__()
+            self._url = self._hdfs.url
             ports = _free_ports(5)
             self._configure("client", ports)
             manager = self._start("resourcemanager", RESOURCE_MANAGER, ports)
@@ -84,16 +91,27 @@ class YarnCluster:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
+    @classmethod
+    def running(cls) -> Self | None:
+        """The one that `make yarn-up` has left, if there is one; closing it ends nothing."""
+        if not STATE.exists():
+            return None
+        found = cls(Path())
+        folder = Path(STATE.read_text().partition("HADOOP_CONF_DIR=")[2].split()[0]).parent
+        found._attached, found._mark = folder, folder.name
+        found._url = STATE.read_text().partition("\n# hdfs://")[2].partition(",")[0]
+        found._url = f"hdfs://{found._url}"
+        return found
+
     @property
     def url(self) -> str:
         """Of the HDFS, without a slash at its end."""
-        assert self._hdfs is not None
-        return self._hdfs.url
+        return self._url
 
     @property
     def configuration(self) -> Path:
         """What HADOOP_CONF_DIR of a client is."""
-        return self._folder / "client"
+        return self.folder / "client"
 
     @property
     def spark_conf(self) -> dict[str, str]:
@@ -103,17 +121,16 @@ class YarnCluster:
     @property
     def folder(self) -> Path:
         """Logs and scratch of the daemons."""
-        return self._folder
+        return self._attached or self._folder
 
     def containers(self) -> tuple[Process, ...]:
         """Processes of applications that run now."""
-        mine = {daemon.pid for daemon in self._daemons}
-        found = [process for daemon in self._daemons for process in descendants(daemon.pid)]
-        return tuple(process for process in found if process.pid not in mine)
+        found = marked(self._mark, name=CLUSTER_MARK)
+        return tuple(each for each in found if not each.runs(RESOURCE_MANAGER) and not each.runs(NODE_MANAGER))
 
     def container_log(self, application_id: str, name: str = "stderr") -> str:
         """What all containers of an application have written to one of their files."""
-        paths = sorted(self._folder.glob(f"nodemanager-*/logs/{application_id}/container_*/{name}"))
+        paths = sorted(self.folder.glob(f"nodemanager-*/logs/{application_id}/container_*/{name}"))
         return "\n".join(f"--- {path.parent.name}\n{path.read_text(errors='replace')}" for path in paths)
 
     def wait_until_idle(self, deadline_s: float = 30.0) -> None:
@@ -125,6 +142,8 @@ class YarnCluster:
         for daemon in reversed(self._daemons):
             daemon.close()
         self._daemons.clear()
+        if self._attached is not None:
+            return
         if self._mark:
             # Containers are sessions of their own.
             kill_all(marked(self._mark, name=CLUSTER_MARK))
@@ -231,13 +250,9 @@ def _free_ports(count: int) -> list[int]:
 # The commands: a process in the background holds the cluster.
 
 
-def _state() -> Path:
-    return Path(tempfile.gettempdir()) / f"tfos-yarn-{os.getuid()}"
-
-
 def up() -> int:
     """Start a cluster that stays."""
-    state = _state()
+    state = STATE
     if state.exists():
         print(f"one is up already: {state.read_text().strip()}")
         return 0
@@ -268,23 +283,21 @@ def hold() -> int:
             f"# tfos train SPEC --master yarn {properties} [--set spark.deploy_mode=cluster]",
             f"# {cluster.url}, logs in {cluster.folder}, held by process {os.getpid()}",
         ]
-        state = _state()
         try:
-            state.with_suffix(".new").write_text("\n".join(lines) + "\n")
-            state.with_suffix(".new").rename(state)
+            STATE.with_suffix(".new").write_text("\n".join(lines) + "\n")
+            STATE.with_suffix(".new").rename(STATE)
             while True:
                 time.sleep(3600)  # a signal ends it
         finally:
-            state.unlink(missing_ok=True)
+            STATE.unlink(missing_ok=True)
 
 
 def down() -> int:
     """End the cluster that `up` left."""
-    state = _state()
-    if not state.exists():
+    if not STATE.exists():
         print("none is up")
         return 0
-    pid = int(state.read_text().rpartition(" ")[2])
+    pid = int(STATE.read_text().rpartition(" ")[2])
     os.kill(pid, signal.SIGTERM)
     poll_until(lambda: not Path(f"/proc/{pid}").exists(), 60, what="the cluster's end")
     return 0

@@ -15,6 +15,7 @@ from tfos_core.json_text import parse_json
 from tfos_core.private_files import write_private
 from tfos_core.shim.record import RecordWriter
 from tfos_core.shim.redaction import Redactor
+from tfos_core.shim.remote import DOCUMENTS
 from tfos_core.shim.status import RunStatus
 
 __all__ = ("LocalCopy", "read_position")
@@ -86,8 +87,7 @@ class LocalCopy:
         match data.get("op"):
             case "output":
                 with contextlib.suppress(KeyError, TypeError, ValueError):
-                    clean = self._record.output(str(data["node"]), [str(entry) for entry in data["lines"]])
-                    del clean
+                    self._record.output(str(data["node"]), [str(entry) for entry in data["lines"]])
                     return True
                 return False
             case "status":
@@ -98,6 +98,10 @@ class LocalCopy:
                 with contextlib.suppress(KeyError, TypeError, ValueError, OSError):
                     piece = base64.b64decode(data["data"], validate=True)
                     self._record.event_file(str(data["node"]), str(data["path"]), int(data["offset"]), piece)
+                return False
+            case "document":
+                if data.get("name") in DOCUMENTS:
+                    write_private(self._folder / data["name"], json.dumps(data.get("data"), indent=1))
                 return False
             case None:
                 self._record.line(json.dumps(data, separators=(",", ":")))

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from tfos_core.jobplan import JobPlan, RemotePlan
+from tfos_core.json_text import parse_json
+from tfos_core.shim.probing import PROBE_FILE
 from tfos_core.shim.record import RecordWriter
 from tfos_core.shim.redaction import Redactor
 from tfos_core.shim.status import RunState, RunStatus, write_status
@@ -21,10 +23,12 @@ from tfos_core.uplink.live import LiveLine
 from tfos_core.uplink.private import Private
 from tfos_core.uplink.uplink import Uplink
 
-__all__ = ("RECORD_FOLDER", "RemoteRecord", "localized", "open_uplink", "output_sent")
+__all__ = ("DOCUMENTS", "RECORD_FOLDER", "RemoteRecord", "localized", "open_uplink", "output_sent")
 
 #: In the working folder of the driver.
 RECORD_FOLDER = "tfos-run"
+#: JSON files that the command line reads when the run has ended.
+DOCUMENTS = (PROBE_FILE,)
 #: What the driver itself prints is that of a node of this name.
 DRIVER_NODE = "driver:0"
 
@@ -40,11 +44,20 @@ class RemoteRecord(RecordWriter):
         self._uplink = uplink
 
     def update(self, **changes: Any) -> None:
+        if changes.get("state") is RunState.FINISHED:
+            self._send_documents()
         before = self.status
         super().update(**changes)
         if self.status is not before:
             # The process that is meant there is none of the submitting machine.
             self._uplink.status(replace(self.status, driver=None).to_dict())
+
+    def _send_documents(self) -> None:
+        """What the job has left in its folder for the command line, before the end is told."""
+        for name in DOCUMENTS:
+            with contextlib.suppress(OSError, ValueError):
+                data = parse_json((self._folder / name).read_text(encoding="utf-8"))
+                self._uplink.send(json.dumps({"op": "document", "name": name, "data": data}, separators=(",", ":")))
 
     def event_file(self, node: str, path: str, offset: int, data: bytes) -> None:
         piece = {"op": "file", "node": node, "path": path, "offset": offset, "data": base64.b64encode(data).decode()}

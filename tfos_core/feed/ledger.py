@@ -6,6 +6,7 @@ are drained. Waiting for the end of the Spark job instead deadlocks synchronous 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -87,6 +88,9 @@ class Ledger:
         self._rows: dict[str, int] = dict.fromkeys(self._nodes, 0)
         self._drained_rows: dict[str, int] = dict.fromkeys(self._nodes, 0)
         self._cut_short: set[int] = set()
+        # Counted, not searched: a thousand nodes drain thousands of partitions, and each of them may be what a node waited for.
+        self._states: Counter[_State] = Counter()
+        self._held: Counter[str] = Counter()
         self.spec: Mapping[str, Any] | None = None
 
     # --- what is known
@@ -94,7 +98,7 @@ class Ledger:
     @property
     def partitions_done(self) -> int:
         """Partitions of which no row will come any more."""
-        return sum(claim.state in (_State.DRAINED, _State.DISCARDED) for claim in self._claims.values())
+        return self._states[_State.DRAINED] + self._states[_State.DISCARDED]
 
     @property
     def partitions_discarded(self) -> int:
@@ -104,13 +108,13 @@ class Ledger:
     @property
     def rows_per_node(self) -> dict[str, int]:
         """Rows consumed so far."""
-        return {node: max(self._rows[node], self._drained_rows[node]) for node in self._nodes}
+        return {node: self._rows_of(node) for node in self._nodes}
 
     @property
     def partitions_per_node(self) -> dict[str, int]:
         """How many partitions each node has consumed the end of."""
-        drained = [claim.node for claim in self._claims.values() if claim.state is _State.DRAINED]
-        return {node: drained.count(node) for node in self._nodes}
+        drained = Counter(claim.node for claim in self._claims.values() if claim.state is _State.DRAINED)
+        return {node: drained[node] for node in self._nodes}
 
     # --- events
 
@@ -128,14 +132,14 @@ class Ledger:
         if known is not None:
             # A repeated attempt has asked already: this one is late, and its node has to let go.
             return [Release(node=node, partition=partition, attempt=attempt)]
-        self._claims[partition] = _Claim(node, attempt, _State.HELD)
+        self._add(partition, node, attempt)
         return self._ends()
 
     def asked(self, node: str, partition: int, attempt: int) -> list[Instruction]:
         """A repeated attempt wants to send."""
         claim = self._claims.get(partition)
         if claim is None:
-            self._claims[partition] = _Claim(node, attempt, _State.HELD)
+            self._add(partition, node, attempt)
             return [Grant(node=node, partition=partition, attempt=attempt, rows=0, drained=False), *self._ends()]
         if claim.state in (_State.DRAINED, _State.DISCARDED):
             return [Grant(node=node, partition=partition, attempt=attempt, rows=claim.rows, drained=True)]
@@ -151,7 +155,7 @@ class Ledger:
             return []
         if unknown and claim.waiting is None:
             return []
-        claim.state = _State.RELEASED
+        self._move(claim, _State.RELEASED)
         claim.rows += rows
         self._drained_rows[node] = self._drained_rows.get(node, 0) + rows
         if claim.waiting is None:
@@ -160,12 +164,13 @@ class Ledger:
 
     def drained(self, node: str, partition: int, attempt: int, rows: int) -> list[Instruction]:
         """All rows of an attempt were consumed."""
-        claim = self._claims.setdefault(partition, _Claim(node, attempt, _State.HELD))
+        claim = self._claims.get(partition) or self._add(partition, node, attempt)
         if claim.state in (_State.DRAINED, _State.DISCARDED):
             return []
         self._drained_rows[node] = self._drained_rows.get(node, 0) + rows
         waiting = claim.waiting
-        claim.node, claim.attempt, claim.state, claim.waiting = node, attempt, _State.DRAINED, None
+        self._move(claim, _State.DRAINED, node)
+        claim.attempt, claim.waiting = attempt, None
         claim.rows += rows
         grants: list[Instruction] = []
         if waiting is not None:
@@ -174,9 +179,9 @@ class Ledger:
 
     def discarded(self, node: str, partition: int) -> list[Instruction]:
         """A partition came to a node that takes no more rows."""
-        claim = self._claims.setdefault(partition, _Claim(node, 0, _State.HELD))
+        claim = self._claims.get(partition) or self._add(partition, node, 0)
         if claim.state is not _State.DRAINED:
-            claim.state = _State.DISCARDED
+            self._move(claim, _State.DISCARDED)
             self._cut_short.add(partition)
         return self._ends()
 
@@ -185,7 +190,7 @@ class Ledger:
         self._closed.add(node)
         for partition, claim in self._claims.items():
             if claim.node == node and claim.state is _State.HELD:
-                claim.state = _State.DISCARDED
+                self._move(claim, _State.DISCARDED)
                 self._cut_short.add(partition)
         return self._ends()
 
@@ -197,30 +202,47 @@ class Ledger:
     def job_ended(self) -> list[Instruction]:
         """The Spark job is over: whatever was not claimed never comes."""
         for partition in range(self.partitions):
-            claim = self._claims.setdefault(partition, _Claim("", 0, _State.DISCARDED))
+            claim = self._claims.get(partition) or self._add(partition, "", 0)
             if claim.state in (_State.HELD, _State.RELEASED) or not claim.node:
-                claim.state = _State.DISCARDED
+                self._move(claim, _State.DISCARDED)
                 self._cut_short.add(partition)
         return self._ends()
 
     # --- inner
 
     def _hand_over(self, partition: int, claim: _Claim, node: str, attempt: int) -> list[Instruction]:
-        claim.node, claim.attempt, claim.state, claim.waiting = node, attempt, _State.HELD, None
+        self._move(claim, _State.HELD, node)
+        claim.attempt, claim.waiting = attempt, None
         return [Grant(node=node, partition=partition, attempt=attempt, rows=claim.rows, drained=False), *self._ends()]
 
+    def _add(self, partition: int, node: str, attempt: int) -> _Claim:
+        claim = self._claims[partition] = _Claim(node, attempt, _State.HELD)
+        self._states[_State.HELD] += 1
+        self._held[node] += 1
+        return claim
+
+    def _move(self, claim: _Claim, state: _State, node: str | None = None) -> None:
+        """A claim changes its state, and maybe its node."""
+        self._states[claim.state] -= 1
+        self._held[claim.node] -= claim.state is _State.HELD
+        claim.state, claim.node = state, claim.node if node is None else node
+        self._states[state] += 1
+        self._held[claim.node] += state is _State.HELD
+
+    def _rows_of(self, node: str) -> int:
+        return max(self._rows[node], self._drained_rows[node])
+
     def _ends(self) -> list[Instruction]:
-        if len(self._claims) < self.partitions:
+        if len(self._claims) < self.partitions or len(self._ended) == len(self._nodes):
             return []
-        if any(claim.state is _State.RELEASED for claim in self._claims.values()):
+        if self._states[_State.RELEASED]:
             # Somebody will feed it again, nobody knows where.
             return []
-        busy = {claim.node for claim in self._claims.values() if claim.state is _State.HELD}
         instructions: list[Instruction] = []
         for node in self._nodes:
-            if node in busy or node in self._ended:
+            if node in self._ended or self._held[node]:
                 continue
-            if self.spec is None and busy and not self.rows_per_node[node]:
+            if self.spec is None and self._states[_State.HELD] and not self._rows_of(node):
                 # It needs to know what elements look like, and a node that still has rows will say so.
                 continue
             self._ended.add(node)

@@ -13,11 +13,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import certifi
 import pytest
 import yaml
 from testbed.commandline import TfosProcess
 from testbed.kubernetes import ApiServer, environment_of, properties_of
 from testbed.pods import PodRunner
+from testbed.waiting import poll_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,11 +68,14 @@ def write_job(folder: Path, api: ApiServer, mode: str, **changes: Any) -> Path:
     (folder / "apps").mkdir(exist_ok=True)
     (folder / "uploads").mkdir(exist_ok=True)
     (folder / "apps" / "job.py").write_text(PROGRAM)
+    (folder / "token").write_text("of the service account")
     (folder / "data.csv").write_text("a\n" + "".join(f"{number}\n" for number in range(1000)))
     conf = {
         "spark.kubernetes.namespace": "training",
         "spark.kubernetes.container.image": "testbed/spark",
         "spark.kubernetes.driver.master": api.address,
+        "spark.kubernetes.authenticate.driver.mounted.oauthTokenFile": str(folder / "token"),
+        "spark.kubernetes.authenticate.driver.mounted.caCertFile": certifi.where(),
         "spark.kubernetes.file.upload.path": f"file://{folder}/uploads",
         "spark.kubernetes.driver.secretKeyRef.DB_PASSWORD": "database:password",
         "spark.kubernetes.authenticate.driver.serviceAccountName": "spark",
@@ -209,6 +214,19 @@ def test_a_run_in_pods_is_cancelled(
     process.wait_for_event("cluster_ready", LONGEST_S)
     run_line(["tfos", "cancel", run_id], fresh=True, timeout_s=LONGEST_S)
     process.wait(60, exit_code=130)
+
+
+def test_a_run_whose_pod_never_starts_is_cancelled_and_its_pod_removed(
+    api: ApiServer, tfos_process: Callable[..., TfosProcess], tmp_path: Path, tfos_home: Path, nothing_left: None
+) -> None:
+    write_job(tmp_path, api, "cluster")
+    process = tfos_process("tfos train job.yaml --json")
+    api.wait_for_objects("pods", 1, role="driver", deadline_s=LONGEST_S)
+    (record,) = (tfos_home / "runs").iterdir()
+    poll_until(lambda: json.loads((record / "status.json").read_text())["application_id"], 60, what="the id of the pod")
+    process.signal()
+    process.wait(60, exit_code=130)
+    assert api.objects("pods") == ()
 
 
 def test_a_driver_that_is_killed_for_memory_is_named_as_such(

@@ -34,7 +34,7 @@ class Request:
     kind: str
     name: str
     query: Mapping[str, str]
-    body: Json | None
+    body: Any
     agent: str
 
 
@@ -144,14 +144,18 @@ class ApiServer:
                     yield {"type": event, "object": body}
 
     def _make(self, request: Request) -> tuple[int, Json]:
-        body = request.body or {}
+        if not isinstance(request.body, dict):  # a JSON patch, with which Spark labels pods that have ended
+            found = self._objects.get((request.namespace, request.kind, request.name))
+            return (200, found) if found is not None else (404, _status(404, "NotFound"))
+        body = request.body
         name = request.name or body["metadata"].get("name") or f"{body['metadata']['generateName']}{uuid.uuid4().hex[:5]}"
         key = (request.namespace, request.kind, name)
         is_new = key not in self._objects
         if request.method == "POST" and not is_new:
             return 409, _status(409, "AlreadyExists")
-        metadata = {"uid": str(uuid.uuid4()), "creationTimestamp": "2026-01-01T00:00:00Z"} | body.get("metadata", {})
-        made = body | {"metadata": metadata | {"name": name, "namespace": request.namespace}}
+        before = self._objects.get(key, {"metadata": {"uid": str(uuid.uuid4()), "creationTimestamp": "2026-01-01T00:00:00Z"}})
+        metadata = before["metadata"] | body.get("metadata", {}) | {"name": name, "namespace": request.namespace}
+        made = before | body | {"metadata": metadata}
         if request.kind == "pods" and is_new:
             made["status"] = {"phase": "Pending"}
         self._put("ADDED" if is_new else "MODIFIED", key, made)
@@ -262,9 +266,12 @@ def _handler_of(api: ApiServer) -> type[BaseHTTPRequestHandler]:
                 agent=self.headers.get("User-Agent", ""),
             )
             if request.method == "GET" and request.query.get("watch") == "true":
-                self.send_events(request)
-                return
-            code, answer = api.answer(request)
+                if "Upgrade" not in self.headers:
+                    self.send_events(request)
+                    return
+                code, answer = 503, _status(503, "NoWebSockets")  # the client then asks for lines
+            else:
+                code, answer = api.answer(request)
             data = json.dumps(answer).encode()
             self.send_response(code)
             self.send_header("Content-Type", "application/json")

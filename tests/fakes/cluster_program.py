@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +31,14 @@ def main() -> int:
     if mode == "refuse":
         print("ERROR Client: queue ml does not exist", file=sys.stderr)
         return 1
+    # The id comes before the files are copied, as Spark has it.
+    print(f"26/11/29 13:00:00 INFO Client: Application ID is assigned: {APPLICATION}", file=sys.stderr, flush=True)
+    if mode == "not-handed-over":
+        print("Exception in thread main java.io.FileNotFoundException: no such archive", file=sys.stderr)
+        return 1
     container = container_of(folder)
     container.mkdir()
+    time.sleep(0.3)  # what is removed too early is missing then
     for source in (folder / "plan.json", folder / "ship" / PRIVATE_FILE):
         shutil.copy(source, container)
     print(f"26/11/29 13:00:00 INFO YarnClientImpl: Submitted application {APPLICATION}", file=sys.stderr, flush=True)

@@ -42,11 +42,14 @@ class FakeManager:
         self.container = container_of(folder)
         self.outcome, self.diagnostics = "FINISHED", ""
         self.killed: list[str] = []
+        self.knows = True
 
     def find_id(self, line: str) -> str | None:
         return APPLICATION if APPLICATION in line else None
 
-    def report(self, application_id: str) -> ApplicationReport:
+    def report(self, application_id: str) -> ApplicationReport | None:
+        if not self.knows:
+            return None
         if self.killed:
             return ApplicationReport(state="KILLED", outcome="KILLED", diagnostics="Application killed by user.")
         if self._driver() is not None:

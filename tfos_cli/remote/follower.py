@@ -71,12 +71,17 @@ class ClusterFollower(Follower):
                 self._copy,
                 towards=self._remote.towards,
                 environ=self._launch.environment,
-                on_connected=self._heard,
+                on_connected=self._driver_heard,
                 on_line=lambda line: self._inbox.put(Message(line)),
                 on_say=lambda text: self._inbox.put(Said(text)),
             )
         )
         self._channel = self._link
+
+    def _driver_heard(self) -> None:
+        """The driver has its copy of the file: Spark says the application's id before it copies anything."""
+        private_path(self._run.folder).unlink(missing_ok=True)
+        self._heard()
 
     def _start(self) -> None:
         assert self._link is not None  # noqa: S101 - opened before
@@ -96,8 +101,6 @@ class ClusterFollower(Follower):
             self._application_id = found
             self._copy.update(application_id=found)
             self._renderer.say(f"application {found}")
-            # Spark has copied what it needs before it asks for the application.
-            private_path(self._run.folder).unlink(missing_ok=True)
 
     def _is_over(self) -> bool:
         if self._exit_code is None or self._link is None:
@@ -114,6 +117,8 @@ class ClusterFollower(Follower):
         if report is not None and report.is_over:
             self._look_last()
             return True
+        if report is None and self._exit_code and not self._connected:
+            return True  # it has an id, and was refused or never handed over
         self._ask_after = time.monotonic() + self._ask_pause
         self._ask_pause = min(_ASK_SELDOM_S, 2 * self._ask_pause)
         return False

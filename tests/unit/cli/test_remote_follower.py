@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from fakes.cluster_program import container_of
 from fakes.cluster_runs import MEMORY, SECRET, Case
 
@@ -36,8 +37,10 @@ def test_a_driver_that_was_killed_for_memory_is_named_as_such(tmp_path: Path) ->
     assert case.events()[-1] == "result"
 
 
-def test_a_refused_submission_gives_5_and_the_reason(tmp_path: Path) -> None:
-    case = Case(tmp_path, "refuse")
+@pytest.mark.parametrize(("mode", "said"), [("refuse", "queue ml does not exist"), ("not-handed-over", "no such archive")])
+def test_a_refused_submission_gives_5_and_the_reason(tmp_path: Path, mode: str, said: str) -> None:
+    case = Case(tmp_path, mode)
+    case.manager.knows = False
     status = case.follow()
     assert status.exit_code == 5
-    assert "queue ml does not exist" in case.stderr.getvalue()
+    assert said in case.stderr.getvalue()

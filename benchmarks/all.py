@@ -15,8 +15,9 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from report import RESULTS
 from shapes import SHAPES
@@ -37,6 +38,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "tfrecords": ("tfrecords.py",),
     "equal_steps": ("equal_steps.py", "--shape", "tuple10", "--shape", "list784", "--shape", "frame784"),
 }
+_LEAST_SCALE = 0.25
 #: Run when they are there.
 OPTIONAL = {"cache": ("cache.py",), "end_to_end": ("end_to_end.py",)}
 
@@ -50,7 +52,7 @@ def main() -> int:
     options = parser.parse_args()
     failed = [] if options.show else _run(chosen(options.only))
     documents = [json.loads(path.read_text()) for path in RESULTS.glob("*-*Z.json")]
-    summary = summarise(merge(documents))
+    summary = summarise(merge(filter(counts, documents)))
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
     print(render_text(summary))
@@ -76,6 +78,12 @@ def chosen(names: Sequence[str]) -> dict[str, tuple[str, ...]]:
     if unknown:
         raise SystemExit(f"no benchmark {', '.join(unknown)}; there are {', '.join(known)}")
     return {key: command for key, command in known.items() if not names or key in names or key.partition("/")[0] in names}
+
+
+def counts(document: Mapping[str, Any]) -> bool:
+    """Whether these are results of a benchmark that `make bench` runs, and not of a trial with a few rows."""
+    names = {key.partition("/")[0] for key in (*COMMANDS, *OPTIONAL)}
+    return document["benchmark"] in names and document["settings"].get("scale", 1.0) >= _LEAST_SCALE
 
 
 def with_block(page: str, block: str) -> str:

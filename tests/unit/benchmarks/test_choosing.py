@@ -22,6 +22,13 @@ def test_an_unknown_name_is_refused_with_those_that_there_are() -> None:
         everything.chosen(["feeds"])
 
 
+def test_a_trial_with_a_few_rows_and_other_results_do_not_count() -> None:
+    assert everything.counts({"benchmark": "feed", "settings": {"scale": 0.5}})
+    assert everything.counts({"benchmark": "control", "settings": {}})
+    assert not everything.counts({"benchmark": "feed", "settings": {"scale": 0.02}})
+    assert not everything.counts({"benchmark": "soak", "settings": {}})
+
+
 def test_a_block_replaces_the_one_before_and_leaves_the_rest() -> None:
     page = f"# Speed\n\n{everything.BEGIN}\nold \\1\n{everything.END}\nthe end\n"
     assert everything.with_block(page, "new \\1") == f"# Speed\n\n{everything.BEGIN}\n\nnew \\1\n\n{everything.END}\nthe end\n"

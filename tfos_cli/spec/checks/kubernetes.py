@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from tfos_cli.spec.checks.finding import Case, Findings
+from tfos_cli.spec.checks.storage import missing_package
 from tfos_cli.spec.masters import MasterKind
 from tfos_cli.spec.values import is_secret_name
 
@@ -43,10 +44,15 @@ def upload_path(case: Case) -> Findings:
         yield case.conf_error(
             "upload-path", UPLOAD_PATH, message, "Name a folder that is read here and in pods, as s3a://... or hdfs://..."
         )
-    elif path.startswith(("file:", "local:")):
+        return
+    if path.startswith(("file:", "local:")):
         message = f"{path} is on this machine, and the driver reads it in a pod"
         fix = "Use s3a:// or hdfs://, or ignore this if a volume is mounted there in the driver and the executors."
         yield case.warning("upload-path", f"spark.conf.{UPLOAD_PATH}", message, fix)
+    module, package = missing_package(path)
+    if module:
+        message = f"the record of the run is read at {path}, and the Python module {module} is not installed here"
+        yield case.warning("storage-package", f"spark.conf.{UPLOAD_PATH}", message, f"pip install '{package}'")
 
 
 def secrets(case: Case) -> Findings:

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 
 from tfos_cli.spec.checks.finding import Case, Findings
 
-__all__ = ("RULES",)
+__all__ = ("RULES", "missing_package")
 
 #: Scheme -> module of fsspec's file system, and what brings it.
 _PACKAGES = {
@@ -26,11 +26,17 @@ def packages_are_there(case: Case) -> Findings:
     if case.spec.environment.pack not in ("none", "venv"):
         return
     for field, path in _python_paths(case):
-        scheme, separator, _ = path.partition("://")
-        module, package = _PACKAGES.get(scheme.lower(), ("", "")) if separator else ("", "")
-        if module and find_spec(module) is None:
+        module, package = missing_package(path)
+        if module:
             message = f"{path} needs the Python module {module} on the driver and the executors, and it is not installed here"
             yield case.warning("storage-package", field, message, f"pip install '{package}', here and there.")
+
+
+def missing_package(path: str) -> tuple[str, str]:
+    """The Python module that a path needs and this machine lacks, and what installs it; empty texts when nothing is missing."""
+    scheme, separator, _ = path.partition("://")
+    module, package = _PACKAGES.get(scheme.lower(), ("", "")) if separator else ("", "")
+    return (module, package) if module and find_spec(module) is None else ("", "")
 
 
 def _python_paths(case: Case) -> Iterator[tuple[str, str]]:

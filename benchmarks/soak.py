@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import math
 import os
 import sys
 import time
@@ -60,7 +61,8 @@ def main() -> int:
     if options.cycles:
         parts["clusters in one driver"] = _soak_clusters(options, left)
     if options.runs:
-        samples, more_left = run_in_a_row(options.runs, private_tmp=options.private_tmp)
+        samples, more_left = run_in_a_row(options.runs, minutes=options.minutes, private_tmp=options.private_tmp)
+        options.runs = len(samples)
         left += more_left
         parts["runs of tfos train"] = fit_all(samples, RUN_LIMITS, WARM_UP)
     for title, found in parts.items():
@@ -70,7 +72,7 @@ def main() -> int:
     growing = [f"{title}: {entry.name}" for title, found in parts.items() for entry in found if entry.grows]
     verdict = f"grows: {', '.join(growing)}" if growing else "nothing grows"
     results = options.results
-    del options.results
+    del options.results, options.minutes
     settings = vars(options) | {"seconds": round(time.monotonic() - started), "verdict": verdict}
     tables = {title: [asdict(entry) for entry in found] for title, found in parts.items()}
     path = write_results("soak", [], folder=results, master=MASTER, tables=tables, left_behind=left, **settings)
@@ -84,6 +86,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--cycles", type=int, default=200, help="clusters in one driver (default 200)")
     parser.add_argument("--every", type=int, default=10, help="cycles from one sample to the next (default 10)")
     parser.add_argument("--runs", type=int, default=50, help="runs of tfos train (default 50)")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="end each part early after so long (default: never)")
     parser.add_argument("--private-tmp", action="store_true", help="nobody else writes to /tmp: look at it too")
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder for the tables (default benchmarks/results)")
     return parser.parse_args()
@@ -92,6 +95,7 @@ def _parse() -> argparse.Namespace:
 def _soak_clusters(options: argparse.Namespace, left: list[str]) -> list[Growth]:
     java = {f"spark.{side}.extraJavaOptions": SMALL_JAVA for side in ("driver", "executor")}
     samples: list[tuple[int, dict[str, float]]] = []
+    until = time.monotonic() + 60 * options.minutes
     with start_spark(KEEP_LITTLE | java | {"spark.log.level": "OFF"}, master=MASTER) as spark:
         footprint = ClusterFootprint(
             mark=os.environ[MARK], temporary=Path(os.environ["TMPDIR"]), tmp=Path("/tmp") if options.private_tmp else None
@@ -99,9 +103,13 @@ def _soak_clusters(options: argparse.Namespace, left: list[str]) -> list[Growth]
         cycles = Cycles(spark)
         for number in range(1, options.cycles + 1):
             cycles.run(number)
-            if number % options.every == 0 or number == options.cycles:
+            is_last = number == options.cycles or time.monotonic() >= until
+            if number % options.every == 0 or is_last:
                 samples.append((number, footprint.sample()))
                 print(f"  cycle {number}: {_shortly(samples[-1][1])}", flush=True)
+            if is_last:
+                options.cycles = number
+                break
         left += footprint.left
     return fit_all(samples, CLUSTER_LIMITS, WARM_UP)
 

@@ -41,8 +41,9 @@ RUN_LIMITS: Mapping[str, Limit] = {
 }
 
 
-def run_in_a_row(count: int, *, private_tmp: bool) -> tuple[list[tuple[int, dict[str, float]]], list[str]]:
-    """A sample after every run, numbered from 1; and the processes that were left."""
+def run_in_a_row(count: int, *, minutes: float, private_tmp: bool) -> tuple[list[tuple[int, dict[str, float]]], list[str]]:
+    """A sample after every run, numbered from 1; and the processes that were left. Ends early after so many minutes."""
+    until = time.monotonic() + 60 * minutes
     samples: list[tuple[int, dict[str, float]]] = []
     left: list[str] = []
     with tempfile.TemporaryDirectory(prefix="soak-") as folder:
@@ -50,6 +51,8 @@ def run_in_a_row(count: int, *, private_tmp: bool) -> tuple[list[tuple[int, dict
         for number in range(1, count + 1):
             samples.append((number, _run(places, left, private_tmp=private_tmp)))
             print(f"  run {number}: {samples[-1][1]['seconds']:.1f} s", flush=True)
+            if time.monotonic() >= until:
+                break
     return samples, left
 
 

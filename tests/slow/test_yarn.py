@@ -15,6 +15,7 @@ import pytest
 from fakes.environments import install, make_venv, site_of
 from testbed.commandline import TfosProcess
 from testbed.hadoop_jars import NoHadoopError, hadoop_jars
+from testbed.spark_home import SMALL_JAVA
 from testbed.yarn import YarnCluster
 
 from tfos_cli.submit.venv_archive import write_archive
@@ -102,7 +103,7 @@ def job(yarn: YarnCluster, tmp_path: Path, tfos_process: Start, monkeypatch: pyt
 
     def start(mode: str, options: str = "", *, verb: str = "train", spec: str = "job.yaml", **environment: str) -> TfosProcess:
         line = f"tfos {verb} {spec} --json --master yarn {conf} --set spark.deploy_mode={mode} {options}"
-        return tfos_process(line, TESTS_PASSWORD=SECRET, **environment)
+        return tfos_process(line, TESTS_PASSWORD=SECRET, SPARK_SUBMIT_OPTS=SMALL_JAVA, **environment)
 
     return start
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import signal
 import socket
@@ -22,7 +23,7 @@ from typing import Self
 from testbed.hadoop_jars import NoHadoopError, hadoop_jars
 from testbed.hdfs import HdfsCluster
 from testbed.processes import MARK, Process, kill_all, marked
-from testbed.spark_home import find_spark
+from testbed.spark_home import SMALL_JAVA, find_spark
 from testbed.standalone import Daemon
 from testbed.waiting import Deadline, poll_until
 
@@ -115,8 +116,10 @@ class YarnCluster:
 
     @property
     def spark_conf(self) -> dict[str, str]:
-        """Spark properties that save each submission the upload of Spark's own jars: they are on this machine."""
-        return {"spark.yarn.jars": f"local:{find_spark()}/jars/*"}
+        """Spark properties that save each submission the upload of Spark's own jars, which are on this machine, and time."""
+        names = ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions", "spark.yarn.am.extraJavaOptions")
+        small = dict.fromkeys(names, SMALL_JAVA) | {"spark.ui.enabled": "false"}
+        return {"spark.yarn.jars": f"local:{find_spark()}/jars/*"} | small
 
     @property
     def folder(self) -> Path:
@@ -277,7 +280,7 @@ def hold() -> int:
         return 1
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     with YarnCluster(jars) as cluster:
-        properties = " ".join(f"--conf {name}={value}" for name, value in cluster.spark_conf.items())
+        properties = shlex.join(word for name, value in cluster.spark_conf.items() for word in ("--conf", f"{name}={value}"))
         lines = [
             f"export HADOOP_CONF_DIR={cluster.configuration}",
             f"# tfos train SPEC --master yarn {properties} [--set spark.deploy_mode=cluster]",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -81,7 +82,11 @@ def prepare(
     if cluster_kind(resolved.spec) is MasterKind.YARN:
         require_conf(hadoop)
     spark = locate_spark(environ)
-    java = check_java(environ, spark)
+    with ThreadPoolExecutor(max_workers=1) as beside:
+        # Java takes as long to say its version as the archives take to be made.
+        checked = beside.submit(check_java, environ, spark)
+        left_out = write_shipment(resolved, run_folder)
+        java = checked.result()
     remote = RemoteRun.of(resolved.spec, run_id, hadoop, spark_home=spark.path)
     plan = build_plan(
         resolved,
@@ -102,7 +107,7 @@ def prepare(
         spark=spark,
         java=java,
         scratch=scratch,
-        left_out=write_shipment(resolved, run_folder),
+        left_out=left_out,
     )
     try:
         write_environment(resolved, run_folder, environ, tell=tell)

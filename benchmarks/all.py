@@ -2,10 +2,9 @@
 
     python benchmarks/all.py [--only feed,control] [--show] [--publish]
 
-Each benchmark is a script that writes its own JSON into `results/`, the feed for each shape. Of each case the newest measurements
-count, so that a part can be run again: `--only feed/tuple10,control`. Then `results/summary.json` and `results/summary.svg` are
-written and the table is printed; `--show` does only that. `--publish` writes the summary to docs/performance.json and
-its tables into docs/performance.md.
+Each benchmark is a script that writes JSON into `results/`. Of each case the newest measurements count, so that a part can be run
+again: `--only feed/tuple10,control`. Then `results/summary.json` and `results/summary.svg` are written and the table is printed;
+`--show` does only that. `--publish` writes the summary to docs/performance.json and its tables into docs/performance.md.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ HERE = Path(__file__).resolve().parent
 DOCS = HERE.parent / "docs"
 BEGIN, END = "<!-- measured -->", "<!-- end of measured -->"
 COMMANDS: dict[str, tuple[str, ...]] = {
-    **{f"feed/{shape.name}": ("feed.py", "--shape", shape.name) for shape in SHAPES},
+    "feed": ("feed.py",),
     "bounds": ("bounds.py",),
     "direct_reading": ("direct_reading.py",),
     "inference": ("inference.py", "--rounds", "5"),
@@ -68,16 +67,17 @@ def main() -> int:
 
 
 def chosen(names: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """The commands of these benchmarks, all without names; `feed` is all of its shapes.
+    """The commands of these benchmarks, all without names; `feed/SHAPE` is one shape of `feed`.
 
     Raises:
         SystemExit: there is no such benchmark.
     """
     known = COMMANDS | {name: command for name, command in OPTIONAL.items() if (HERE / command[0]).exists()}
-    unknown = [name for name in names if not any(key == name or key.startswith(f"{name}/") for key in known)]
+    known |= {f"feed/{shape.name}": ("feed.py", "--shape", shape.name) for shape in SHAPES}
+    unknown = [name for name in names if name not in known]
     if unknown:
         raise SystemExit(f"no benchmark {', '.join(unknown)}; there are {', '.join(known)}")
-    return {key: command for key, command in known.items() if not names or key in names or key.partition("/")[0] in names}
+    return {name: command for name, command in known.items() if (name in names if names else "/" not in name)}
 
 
 def counts(document: Mapping[str, Any]) -> bool:

@@ -67,8 +67,8 @@ def _compare(spark: Any, shape: Shape, options: argparse.Namespace) -> list[Meas
     rates: dict[str, list[float]] = {}
     with contextlib.ExitStack() as stack:
         if options.upstream:
-            arguments = ["--shape", shape.name, "--rows", str(theirs), "--partitions", str(options.partitions)]
-            upstream = stack.enter_context(Upstream("inference", *arguments, "--batch-size", str(options.batch_size)))
+            upstream = stack.enter_context(Upstream("inference"))
+            upstream.begin(shape.name, rows=theirs, partitions=options.partitions, batch=options.batch_size)
             sides[UPSTREAM] = lambda: theirs / float(upstream.round()["seconds"])
         for number in range(options.rounds + 1):
             for side, run in sides.items():

@@ -56,22 +56,14 @@ def main() -> None:
     """Run every shape, print a table for each, and write the results."""
     options = _parse()
     usage = Usage()
-    measurements: list[Measurement] = []
-    with start_spark() as spark:
-        for shape in SHAPES:
-            if options.shape and shape.name not in options.shape:
-                continue
-            with contextlib.ExitStack() as stack:
-                upstream = stack.enter_context(_upstream(shape, options)) if options.upstream else None
-                measurements += _run_shape(spark, shape, upstream, usage, options)
     settings = {name: value for name, value in vars(options).items() if value is not None}
-    print(f"\nwritten: {write_results('feed', measurements, master=MASTER, **settings)}")
-
-
-def _upstream(shape: Shape, options: argparse.Namespace) -> Upstream:
-    rows = _scaled(shape.upstream_rows, options)
-    arguments = ["--shape", shape.name, "--rows", str(rows), "--partitions", str(options.partitions)]
-    return Upstream("feed", *arguments, "--batch-size", str(options.batch_size or shape.batch))
+    with contextlib.ExitStack() as stack:
+        upstream = stack.enter_context(Upstream("feed")) if options.upstream else None
+        spark = stack.enter_context(start_spark())
+        for shape in SHAPES:
+            if not options.shape or shape.name in options.shape:
+                measurements = _run_shape(spark, shape, upstream, usage, options)
+                print(f"\nwritten: {write_results('feed', measurements, master=MASTER, **settings)}")
 
 
 def _parse() -> argparse.Namespace:
@@ -96,6 +88,9 @@ def _run_shape(spark: Any, shape: Shape, upstream: Upstream | None, usage: Usage
 
     rows = _scaled(shape.rows, options)
     data = build(spark, shape, rows, options.partitions)
+    if upstream is not None:
+        theirs = {"rows": _scaled(shape.upstream_rows, options), "partitions": options.partitions}
+        upstream.begin(shape.name, batch=options.batch_size or shape.batch, **theirs)
     sides: dict[str, Side] = {}
     for way, function in WAYS.items():
         args = {"batch_size": options.batch_size or shape.batch}
@@ -109,6 +104,8 @@ def _run_shape(spark: Any, shape: Shape, upstream: Upstream | None, usage: Usage
         _alternate(these, options.rounds)
         sides |= these
         cluster.shutdown()
+    if upstream is not None:
+        upstream.end()
     data.unpersist()
     return _summarise(shape, sides)
 

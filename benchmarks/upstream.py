@@ -77,10 +77,22 @@ class Upstream:
 
     def round(self, kind: str = "round") -> Any:
         """Run one round over there; `memory` is one that is watched instead of timed."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{kind}\n")
-        self._process.stdin.flush()
+        self._say(kind)
         return self._answer()
+
+    def begin(self, shape: str, *, rows: int, partitions: int, batch: int) -> None:
+        """Make these rows, and start a cluster for rounds with them."""
+        self._say("begin " + json.dumps({"shape": shape, "rows": rows, "partitions": partitions, "batch": batch}))
+        self._answer()
+
+    def end(self) -> None:
+        """Shut that cluster down; does not wait for it."""
+        self._say("end")
+
+    def _say(self, line: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{line}\n")
+        self._process.stdin.flush()
 
     def _answer(self) -> Any:
         assert self._process.stdout is not None
@@ -118,10 +130,8 @@ def end_at_once(args: Any, ctx: Any) -> None:
 def _serve() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("mode", choices=["feed", "inference", "lifecycle", "tfrecords"])
-    parser.add_argument("--shape", default="")
     parser.add_argument("--rows", type=int, default=0)
     parser.add_argument("--partitions", type=int, default=4)
-    parser.add_argument("--batch-size", type=int, default=100)
     parser.add_argument("--jar", default="")
     options = parser.parse_args()
     # Spark and TensorFlow print; our answers have stdout to themselves.
@@ -156,38 +166,67 @@ def serve_tfrecords(options: argparse.Namespace) -> Any:
     yield from serve(_context(**{"spark.jars": options.jar}), options)
 
 
-def serve_feed(options: argparse.Namespace) -> Any:
-    """Seconds, or memory, of one pass over the rows for each line of stdin; the first answer says that it is ready."""
-    from shapes import SHAPES, build
-    from tensorflowonspark import TFCluster
+class Passes:
+    """Passes over the rows of one shape after the other, each on a cluster of its own."""
 
+    def __init__(self, spark: Any, *, infers: bool) -> None:
+        self._spark = spark
+        self._infers = infers
+        self._cluster: Any = None
+        self._data: Any = None
+        self._rows: Any = None
+        self._count = 0
+
+    def begin(self, *, shape: str, rows: int, partitions: int, batch: int) -> None:
+        """Make the rows and start the cluster."""
+        from shapes import SHAPES, build
+        from tensorflowonspark import TFCluster
+
+        found = next(each for each in SHAPES if each.name == shape)
+        self._count = rows
+        self._data = build(self._spark, found, rows, partitions)
+        self._rows = self._data.rdd if found.is_dataframe else self._data
+        function = answer if self._infers else consume
+        mode = TFCluster.InputMode.SPARK
+        self._cluster = TFCluster.run(self._spark.sparkContext, function, {"batch_size": batch}, 2, 0, input_mode=mode)
+
+    def run(self) -> None:
+        """One pass."""
+        if self._infers:
+            assert self._cluster.inference(self._rows).count() == self._count
+        else:
+            self._cluster.train(self._rows, num_epochs=1)
+
+    def end(self) -> None:
+        """Shut the cluster down and forget the rows."""
+        if self._cluster is not None:
+            self._cluster.shutdown()
+            self._data.unpersist()
+            self._cluster = None
+
+
+def serve_feed(options: argparse.Namespace) -> Any:
+    """Seconds, or memory, of one pass over the rows for each line of stdin that asks for it."""
     usage = Usage()
     spark = _context()
-    shape = next(shape for shape in SHAPES if shape.name == options.shape)
-    data = build(spark, shape, options.rows, options.partitions)
-    args = {"batch_size": options.batch_size}
-    infers = options.mode == "inference"
-    function = answer if infers else consume
-    cluster = TFCluster.run(spark.sparkContext, function, args, 2, 0, input_mode=TFCluster.InputMode.SPARK)
+    passes = Passes(spark, infers=options.mode == "inference")
     yield {"ready": True}
-    rows = data.rdd if shape.is_dataframe else data
-
-    def run() -> None:
-        if infers:
-            assert cluster.inference(rows).count() == options.rows
-        else:
-            cluster.train(rows, num_epochs=1)
-
     for line in sys.stdin:
-        if line.strip() == "memory":
+        what, _, settings = line.strip().partition(" ")
+        if what == "begin":
+            passes.begin(**json.loads(settings))
+            yield {"ready": True}
+        elif what == "end":
+            passes.end()
+        elif what == "memory":
             with PeakMemory(usage) as memory:
-                run()
+                passes.run()
             yield {"peak_mib": memory.peak_mib}
-            continue
-        started, cpu = time.perf_counter(), usage.cpu_s()
-        run()
-        yield {"seconds": time.perf_counter() - started, "cpu_s": usage.cpu_s() - cpu}
-    cluster.shutdown()
+        else:
+            started, cpu = time.perf_counter(), usage.cpu_s()
+            passes.run()
+            yield {"seconds": time.perf_counter() - started, "cpu_s": usage.cpu_s() - cpu}
+    passes.end()
     spark.stop()
 
 

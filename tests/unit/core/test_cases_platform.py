@@ -18,7 +18,11 @@ importlib.metadata.distribution = distribution
 import tfos_core, tfos_cli.main
 for package in (tfos_core,):
     for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
-        __import__(module.name)
+        try:
+            __import__(module.name)
+        except ModuleNotFoundError as exc:
+            if exc.name != "pyspark.sql.datasource":  # Spark before 4.0 has no such thing
+                raise
 for name in tfos_core.__all__:
     getattr(tfos_core, name)
 print("imported")

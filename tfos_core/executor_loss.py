@@ -13,7 +13,7 @@ __all__ = ("is_memory", "loss_reason")
 logger = logging.getLogger(__name__)
 
 #: The manager tells Spark's driver with its next heartbeat, after the node's connection has broken.
-WAIT_S = 6.0
+WAIT_S = 8.0
 _LOOK_EVERY_S = 0.25
 #: Managers that kill containers, and say why. Elsewhere an executor's end has no better words than the node's own.
 _MANAGERS = ("yarn", "k8s")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import json
 import os
+import random
 import resource
 import selectors
 import socket
@@ -67,30 +68,54 @@ def _news(nodes: int) -> tuple[NodeNews, list[str]]:
     return news, names
 
 
+class DroppedError(Exception):
+    """The server has no room for another stranger: a client tries again."""
+
+
 class Node:
-    """One node's end of the control channel, without a thread; `light` leaves out what the peer of a real server would check."""
+    """One node's end of the control channel, without a thread; `light` leaves out what the peer of a real server would check.
+
+    Each ten of them have an address of their own, as nodes have on hosts: the server makes room for strangers host by host.
+    """
 
     def __init__(self, number: int, secret: bytes, *, light: bool) -> None:
         self.number = number
         self.complete = False
+        self.connected = False
         self.received = 0
-        self.sock = socket.socket()
+        self.tries = 0
+        self._secret = secret
         self._light = light
-        self._handshake = ClientHandshake(secret, Right.REGISTER)
-        self._decoder = Decoder()
-        self._seen = 0
 
     def connect(self, address: tuple[str, int]) -> None:
-        """Connect, and begin."""
-        self.sock.connect(address)
+        """Begin to connect; the socket is writable when that has come to an end."""
+        self.sock = socket.socket()
+        self.sock.setblocking(False)
+        host = self.number // 10
+        self.sock.bind((f"127.1.{host // 250}.{host % 250 + 1}", 0))
+        self.sock.connect_ex(address)
+        self.connected = False
+        self.tries += 1
+        self._seen = 0
+        self._handshake = ClientHandshake(self._secret, Right.REGISTER)
+        self._decoder = Decoder()
+
+    def greet(self) -> None:
+        """Begin to speak. Raises OSError when there is no connection."""
+        error = self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if error:
+            raise OSError(error, os.strerror(error))
         tune(self.sock)
+        self.connected = True
         self.sock.sendall(encode_frame(encode_message(self._handshake.opening())))
 
     def receive(self, expected: int) -> bool:
         """Take what is there; whether the announcement of the whole cluster has come."""
         data = self.sock.recv(RECEIVE_BYTES)
         if not data:
-            raise RuntimeError(f"node {self.number} was dropped")
+            if self._seen:
+                raise RuntimeError(f"node {self.number} had registered and was dropped")
+            raise DroppedError
         self.received += len(data)
         self._decoder.feed(data)
         while (payload := self._decoder.next_payload()) is not None:
@@ -154,23 +179,51 @@ def be_nodes(settings: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _register(nodes: list[Node], settings: dict[str, Any]) -> None:
-    address = settings["host"], settings["port"]
-    waiting = len(nodes)
-    with selectors.DefaultSelector() as selector:
+    """All of them at once; one that is turned away comes back after a pause, as a client does."""
+    crowd = Crowd((settings["host"], settings["port"]), settings["nodes"])
+    with crowd.selector:
         for node in nodes:
-            node.connect(address)
-            selector.register(node.sock, selectors.EVENT_READ, node)
-            waiting -= _take(selector, settings["nodes"], 0)
-        while waiting:
-            waiting -= _take(selector, settings["nodes"], None)
+            crowd.connect(node)
+            if not node.number % 64:
+                crowd.turn(0)
+        while crowd.complete < len(nodes):
+            crowd.turn(0.05)
 
 
-def _take(selector: selectors.BaseSelector, expected: int, timeout: float | None) -> int:
-    complete = 0
-    for key, _ in selector.select(timeout):
-        was_complete = key.data.complete
-        complete += key.data.receive(expected) and not was_complete
-    return complete
+class Crowd:
+    """Nodes that connect and register; `complete` of them have the addresses of all."""
+
+    def __init__(self, address: tuple[str, int], expected: int) -> None:
+        self.complete = 0
+        self.selector = selectors.DefaultSelector()
+        self._address = address
+        self._expected = expected
+        self._again: list[tuple[float, int, Node]] = []
+
+    def connect(self, node: Node) -> None:
+        """Begin with a node."""
+        node.connect(self._address)
+        self.selector.register(node.sock, selectors.EVENT_WRITE, node)
+
+    def turn(self, timeout: float) -> None:
+        """Let every node that can go on do so."""
+        for key, _ in self.selector.select(timeout):
+            self._go_on(key.data)
+        while self._again and self._again[0][0] <= time.monotonic():
+            self.connect(heapq.heappop(self._again)[2])
+
+    def _go_on(self, node: Node) -> None:
+        try:
+            if not node.connected:
+                node.greet()
+                self.selector.modify(node.sock, selectors.EVENT_READ, node)
+            elif not node.complete:
+                self.complete += node.receive(self._expected)
+        except (OSError, DroppedError):
+            self.selector.unregister(node.sock)
+            node.sock.close()
+            pause = min(2.0, 0.05 * 2**node.tries) * random.uniform(0.5, 1.0)
+            heapq.heappush(self._again, (time.monotonic() + pause, node.number, node))
 
 
 def _train(nodes: list[Node], cluster: int, end: threading.Event) -> None:

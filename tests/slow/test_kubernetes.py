@@ -133,7 +133,7 @@ def assert_executors_are_as_the_docs_say(api: ApiServer) -> None:
 
 
 def test_the_driver_of_cluster_mode_is_a_pod_that_runs_the_job(
-    api: ApiServer, pods: PodRunner, run_line: RunLine, tmp_path: Path, tfos_home: Path, nothing_left: None
+    nothing_left: None, api: ApiServer, pods: PodRunner, run_line: RunLine, tmp_path: Path, tfos_home: Path
 ) -> None:
     write_job(tmp_path, api, "cluster")
     outcome = run_line("tfos train job.yaml", fresh=True, timeout_s=LONGEST_S)
@@ -175,13 +175,13 @@ def test_the_driver_of_cluster_mode_is_a_pod_that_runs_the_job(
 
 
 def test_in_client_mode_executors_in_pods_connect_to_the_driver_here(
+    nothing_left: None,
     api: ApiServer,
     pods: PodRunner,
     run_line: RunLine,
     tmp_path: Path,
     tfos_home: Path,
     monkeypatch: pytest.MonkeyPatch,
-    nothing_left: None,
 ) -> None:
     monkeypatch.setenv("DB_PASSWORD", SECRET)
     write_job(tmp_path, api, "client")
@@ -193,7 +193,7 @@ def test_in_client_mode_executors_in_pods_connect_to_the_driver_here(
 
 
 def test_a_program_that_fails_in_a_pod_is_the_users_error(
-    api: ApiServer, pods: PodRunner, run_line: RunLine, tmp_path: Path, nothing_left: None
+    nothing_left: None, api: ApiServer, pods: PodRunner, run_line: RunLine, tmp_path: Path
 ) -> None:
     write_job(tmp_path, api, "cluster", args={"fails": True})
     outcome = run_line("tfos train job.yaml", 1, fresh=True, timeout_s=LONGEST_S)
@@ -201,12 +201,12 @@ def test_a_program_that_fails_in_a_pod_is_the_users_error(
 
 
 def test_a_run_in_pods_is_cancelled(
+    nothing_left: None,
     api: ApiServer,
     pods: PodRunner,
     run_line: RunLine,
     tfos_process: Callable[..., TfosProcess],
     tmp_path: Path,
-    nothing_left: None,
 ) -> None:
     write_job(tmp_path, api, "cluster", entrypoint="apps/job.py:waiting", num_epochs=1_000_000)
     process = tfos_process("tfos train job.yaml --json")
@@ -217,7 +217,7 @@ def test_a_run_in_pods_is_cancelled(
 
 
 def test_a_run_whose_pod_never_starts_is_cancelled_and_its_pod_removed(
-    api: ApiServer, tfos_process: Callable[..., TfosProcess], tmp_path: Path, tfos_home: Path, nothing_left: None
+    nothing_left: None, api: ApiServer, tfos_process: Callable[..., TfosProcess], tmp_path: Path, tfos_home: Path
 ) -> None:
     write_job(tmp_path, api, "cluster")
     process = tfos_process("tfos train job.yaml --json")
@@ -230,7 +230,7 @@ def test_a_run_whose_pod_never_starts_is_cancelled_and_its_pod_removed(
 
 
 def test_a_driver_that_is_killed_for_memory_is_named_as_such(
-    api: ApiServer, pods: PodRunner, tfos_process: Callable[..., TfosProcess], tmp_path: Path, nothing_left: None
+    nothing_left: None, api: ApiServer, pods: PodRunner, tfos_process: Callable[..., TfosProcess], tmp_path: Path
 ) -> None:
     write_job(tmp_path, api, "cluster", entrypoint="apps/job.py:waiting", num_epochs=1_000_000)
     process = tfos_process("tfos train job.yaml --json")

@@ -153,7 +153,8 @@ class _Pod:
 
     def _run(self) -> None:
         work = self._folder / "work"
-        work.mkdir(parents=True)
+        for folder in (work, self._folder / "t"):
+            folder.mkdir(parents=True)
         try:
             command, environment = self._command()
             with self.log.open("wb") as log:
@@ -195,7 +196,7 @@ class _Pod:
         return {
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             "HOME": str(self._folder),
-            "TMPDIR": os.environ.get("TMPDIR", tempfile.gettempdir()),
+            "TMPDIR": str(self._folder / "t"),  # short, since sockets are made below it
             "SPARK_HOME": str(find_spark()),
             "SPARK_LOCAL_IP": LOOPBACK,
             "JDK_JAVA_OPTIONS": SMALL_JAVA,

@@ -112,7 +112,7 @@ def _run_shape(spark: Any, shape: Shape, upstream: Upstream | None, usage: Usage
 
 def _side(usage: Usage, rows: int, function: Callable[..., Any], *arguments: Any) -> Side:
     def run() -> Round:
-        started, before = time.perf_counter(), usage.cpu_by_kind()
+        before, started = usage.cpu_by_kind(), time.perf_counter()
         function(*arguments)
         seconds, after = time.perf_counter() - started, usage.cpu_by_kind()
         spent = {kind: after[kind] - before[kind] for kind in after}

@@ -223,9 +223,10 @@ def serve_feed(options: argparse.Namespace) -> Any:
                 passes.run()
             yield {"peak_mib": memory.peak_mib}
         else:
-            started, cpu = time.perf_counter(), usage.cpu_s()
+            cpu, started = usage.cpu_s(), time.perf_counter()
             passes.run()
-            yield {"seconds": time.perf_counter() - started, "cpu_s": usage.cpu_s() - cpu}
+            seconds = time.perf_counter() - started
+            yield {"seconds": seconds, "cpu_s": usage.cpu_s() - cpu}
     passes.end()
     spark.stop()
 

@@ -204,14 +204,16 @@ def _zombies(parents: Iterable[int]) -> float:
 
 def _live_heap(jvm: psutil.Process) -> int | None:
     """Bytes of the objects that are left after a collection; None without a JDK's `jcmd`."""
+    # What has a finalizer, or is only weakly referred to, goes with the second collection.
+    _ask(jvm, "GC.run")
     total = _TOTAL.search(_ask(jvm, "GC.class_histogram"))
     return int(total[1]) if total else None
 
 
 def _own_threads(jvm: psutil.Process) -> int | None:
-    """Threads without those of the pool from which Spark removes blocks: up to 128, which end when they were idle for a minute."""
+    """Threads without those of the pools of Spark's block manager: up to 228, which end when they were idle for a minute."""
     found = _THREAD.findall(_ask(jvm, "Thread.print"))
-    return sum(not name.startswith(b"block-manager-storage-async") for name in found) or None
+    return sum(not name.startswith(b"block-manager-") for name in found) or None
 
 
 def _ask(jvm: psutil.Process, question: str) -> bytes:

@@ -133,6 +133,8 @@ class Node:
                 self.complete = True
                 continue
             message = decode_message(session.open(payload))
+            if message["op"] == Op.REFUSED:
+                raise RuntimeError(f"node {self.number}: {message['error']}")
             if message["op"] == Op.CLUSTER:
                 nodes = inflated(message)
                 self.complete = isinstance(nodes, list) and len(nodes) == expected

@@ -38,8 +38,8 @@ OPENED = ("java.lang", "java.nio", "sun.nio.ch", "java.util", "java.net", "java.
 #: Heap of each daemon. With a container that waits the NodeManager holds 90 MB.
 HEAP = "-Xmx256m"
 QUEUES = ("default", "ml")
-#: What `up` says, for `down` and for tests that use what is there.
-STATE = Path(tempfile.gettempdir()) / f"tfos-yarn-{os.getuid()}"
+#: What `up` says, for `down` and for tests that use what is there. Not below TMPDIR, which is each test run's own.
+STATE = Path.home() / ".cache" / "tfos-tests" / "yarn-up"
 
 
 class YarnCluster:
@@ -55,7 +55,7 @@ class YarnCluster:
         start_s: seconds within which all must be up.
     """
 
-    def __init__(self, jars: Path, *, nodes: int = 2, memory_mb: int = 8192, start_s: float = 120.0) -> None:
+    def __init__(self, jars: Path, *, nodes: int = 2, memory_mb: int = 8192, start_s: float = 300.0) -> None:
         self._jars = jars
         self._nodes = nodes
         self._memory_mb = memory_mb

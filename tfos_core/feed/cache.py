@@ -22,7 +22,8 @@ import numpy as np
 
 from tfos_core.feed.blocks import Block, ColumnsBlock, RowsBlock, decode, decode_plain
 from tfos_core.feed.keeping import NodeCache
-from tfos_core.feed.numbers import Form, NumbersBlock, to_numbers
+from tfos_core.feed.numbers import Form, NumbersBlock, compact, to_numbers
+from tfos_core.feed.pickled import pickled_numbers
 from tfos_core.feed.wire import Kind
 
 __all__ = ("BlockCache", "Kept", "local_folder")
@@ -95,6 +96,10 @@ class BlockCache:
         """
         if self._problem is not None:
             return None, decode(kind, payload, schema)
+        numbers = pickled_numbers(payload) if kind is Kind.RAW_PICKLE else None
+        if numbers is not None:
+            numbers = compact(numbers)
+            return Kept(kind=kind, arrays=numbers.arrays, size=len(numbers), form=numbers.form), numbers
         block, is_plain = decode_plain(kind, payload, schema)
         if isinstance(block, RowsBlock) and is_plain and (numbers := to_numbers(block.values)) is not None:
             return Kept(kind=kind, arrays=numbers.arrays, size=len(numbers), form=numbers.form), numbers

@@ -17,6 +17,7 @@ from typing import Any
 from tfos_core.feed.blocks import Block, decode
 from tfos_core.feed.budget import ByteBudget
 from tfos_core.feed.cache import BlockCache, Kept
+from tfos_core.feed.pickled import pickled_numbers
 from tfos_core.feed.wire import Kind
 
 __all__ = ("Inbox", "Mark", "Piece", "Stream")
@@ -208,7 +209,7 @@ class Inbox:
         """Up to `limit` rows of one block, or what ended. Waits for as long as the feed is open and nothing comes.
 
         Args:
-            iteration: of `begin_iteration`.
+            iteration: of `begin_iteration`, for consumers that want arrays of the rows.
             unless: a condition on which nothing is waited for: Mark.NOTHING when nothing is there.
         """
         with self._consumer:
@@ -216,19 +217,21 @@ class Inbox:
                 entry = self._next(iteration, unless)
                 if isinstance(entry, Mark):
                     return entry
-                block = self._opened(entry) if entry.block is None else entry.block
+                block = self._opened(entry, arrays=iteration is not None) if entry.block is None else entry.block
                 piece = None if block is None else self._commit(entry, block, limit)
                 if piece is not None:
                     return piece
 
-    def _opened(self, entry: _Entry) -> Block | None:
+    def _opened(self, entry: _Entry, *, arrays: bool) -> Block | None:
+        """The rows of a block; for who wants `arrays`, without making rows where that can be avoided."""
         if entry.stream.keeps:
             entry.kept, entry.block = self._cache.opened(entry.kind, entry.payload, entry.schema)
         elif entry.kept is not None:
             # None when the feed was closed meanwhile, which the next look tells.
             entry.block = self._cache.open(entry.kept)
         else:
-            entry.block = decode(entry.kind, entry.payload, entry.schema)
+            numbers = pickled_numbers(entry.payload) if arrays and entry.kind is Kind.RAW_PICKLE else None
+            entry.block = decode(entry.kind, entry.payload, entry.schema) if numbers is None else numbers
         entry.payload = None
         return entry.block
 

@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-__all__ = ("Form", "NumbersBlock", "to_numbers")
+__all__ = ("Form", "NumbersBlock", "compact", "to_numbers")
 
 Array = np.ndarray[Any, Any]
 _Kind = Literal["numbers", "tuples", "texts"]
@@ -62,9 +62,9 @@ class NumbersBlock:
         return [self._values(place, start, stop) for place in range(len(self.arrays))]
 
     def tensors(self, start: int, stop: int) -> list[Any]:
-        """The columns of some rows as arrays (views, not to be changed), or as lists of texts."""
+        """The columns of some rows as arrays (mostly views, not to be changed) of the types of tensors, or as lists of texts."""
         return [
-            self._values(place, start, stop) if kind == "texts" else array[start:stop]
+            self._values(place, start, stop) if kind == "texts" else _as_tensor(array[start:stop])
             for place, (kind, array) in enumerate(zip(self.form.kinds, self.arrays, strict=True))
         ]
 
@@ -98,6 +98,21 @@ def to_numbers(rows: Sequence[Any]) -> NumbersBlock | None:
         kinds.append(found[0])
         arrays.append(found[1])
     return NumbersBlock(Form(is_tuple, tuple(kinds)), tuple(arrays), len(rows), rows)
+
+
+def compact(block: NumbersBlock) -> NumbersBlock:
+    """The same rows, with arrays as small as the values allow."""
+    arrays = tuple(
+        array if kind == "texts" else _smaller(array) for kind, array in zip(block.form.kinds, block.arrays, strict=True)
+    )
+    return NumbersBlock(block.form, arrays, block.size, block.original)
+
+
+def _as_tensor(array: Array) -> Array:
+    """Python floats are float32 in tensors, and integers int64."""
+    wanted = {"f": np.float32, "i": np.int64, "u": np.int64}.get(array.dtype.kind, array.dtype)
+    with np.errstate(over="ignore"):
+        return array.astype(wanted, copy=False)
 
 
 def _column(column: Sequence[Any]) -> tuple[_Kind, Array] | None:
@@ -145,7 +160,7 @@ def _element_type(column: Sequence[Any], doubles: Array, width: int) -> type | N
 def _typed(found: type | None, make: Callable[[Any], Array]) -> Array | None:
     """The array of values of one type, as small as it can be."""
     if found is float:
-        return _smaller_floats(make(np.float64))
+        return _smaller(make(np.float64))
     if found is bool:
         return make(np.bool_)
     if found is int:
@@ -153,10 +168,18 @@ def _typed(found: type | None, make: Callable[[Any], Array]) -> Array | None:
             array = make(np.int64)
         except OverflowError:
             return None
-        least, most = int(array.min()), int(array.max())
-        fits = (kind for kind in _INTEGERS if np.iinfo(kind).min <= least and most <= np.iinfo(kind).max)
-        return array.astype(next(fits, np.int64))
+        return _smaller(array)
     return None
+
+
+def _smaller(array: Array) -> Array:
+    if array.dtype.kind == "f":
+        return _smaller_floats(array)
+    if array.dtype.kind == "b":
+        return array
+    least, most = int(array.min()), int(array.max())
+    fits = (kind for kind in _INTEGERS if np.iinfo(kind).min <= least and most <= np.iinfo(kind).max)
+    return array.astype(next(fits, np.int64))
 
 
 def _smaller_floats(array: Array) -> Array:

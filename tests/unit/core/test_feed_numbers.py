@@ -15,7 +15,8 @@ import pytest
 
 from tfos_core.feed.blocks import decode_plain
 from tfos_core.feed.elements import arrays
-from tfos_core.feed.numbers import NumbersBlock, to_numbers
+from tfos_core.feed.numbers import NumbersBlock, compact, to_numbers
+from tfos_core.feed.pickled import pickled_numbers
 from tfos_core.feed.wire import Kind
 
 Point = collections.namedtuple("Point", "x y")
@@ -90,8 +91,12 @@ def test_tensors_are_those_of_the_rows_themselves() -> None:
     rows = [([0.1 * i, 0.5], i, "t") for i in range(6)]
     block = to_numbers(rows)
     assert block is not None
+    raw = pickled_numbers(frame([row[:2] for row in rows]))
+    assert raw is not None
+    for made, fast in zip(arrays(block, 1, 5), arrays(raw, 1, 5), strict=False):
+        assert (made.dtype, made.tolist()) == (fast.dtype, fast.tolist())
     for made, own in zip(arrays(block, 1, 5), arrays(decode_plain(Kind.RAW_PICKLE, frame(rows))[0], 1, 5), strict=True):
-        assert made.astype(own.dtype).tolist() == own.tolist()
+        assert (made.dtype, made.tolist()) == (own.dtype, own.tolist())
 
 
 def frame(rows: list[Any]) -> np.ndarray[Any, Any]:
@@ -105,3 +110,94 @@ def test_only_built_in_types_are_plain() -> None:
         block, is_plain = decode_plain(Kind.RAW_PICKLE, frame([(value,)]))
         assert not is_plain
         assert block.rows(0, 1) == [(value,)]
+
+
+NUMBERS = random.Random(7)
+
+
+def floats(count: int) -> list[float]:
+    return [NUMBERS.uniform(-1, 1) for _ in range(count)]
+
+
+@pytest.mark.parametrize("size", [1, 2, 999, 1000, 1001, 2002])
+@pytest.mark.parametrize(
+    "row",
+    [
+        lambda i: (floats(3), i % 200),
+        lambda i: tuple(floats(10)),
+        lambda i: (0.5, i % 2 == 0, 70_000 + i),
+        lambda i: (float(i),),
+        lambda i: float("nan") if i % 3 else -0.0,
+        lambda i: floats(4),
+        lambda i: (floats(2), floats(3)),
+        lambda i: (floats(2), 300 + i, floats(3), True, 1.5),
+        lambda i: i % 256,
+    ],
+)
+def test_numbers_are_read_out_of_pickles_as_pickle_reads_them(row: Any, size: int) -> None:
+    rows = [row(i) for i in range(size)]
+    block = pickled_numbers(frame(rows))
+    assert block is not None
+    assert (len(block), exact(block.rows(0, size))) == (size, exact(rows))
+    assert exact(compact(block).rows(0, size)) == exact(rows)
+
+
+def test_wide_rows_and_several_batches_are_read_too() -> None:
+    for width in (2, 784, 1000, 1001, 2500):
+        batches = [[(floats(width), i % 10) for i in range(size)] for size in (7, 1, 30)]
+        block = pickled_numbers(np.concatenate([frame(rows) for rows in batches]))
+        assert block is not None
+        assert block.rows(0, len(block)) == [row for rows in batches for row in rows]
+
+
+shared = [1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [],
+        [1.0, 2],
+        [(1.0, 2.0), (1.0, 2)],
+        [(1.0, 3), (1.0, 300)],
+        [([1.0, 2.0], 1), ([1.0, 2.0, 3.0], 1)],
+        [([1.0, 2.0], 1), ([1.0], 1)],
+        [([1.0], 1), ([2.0], 1)],
+        [([], 1), ([], 1)],
+        [([1.0, 2], 1), ([1.0, 2], 1)],
+        [(shared, 1), (shared, 1)],
+        [(1.0, "a"), (1.0, "b")],
+        [(1.0, None)],
+        [[1.0, 2.0], (1.0, 2.0)],
+        [(2**40,), (2**41,)],
+        [((1.0, 2.0), 1)],
+        [{"x": 1.0}],
+        [np.float64(1.5)],
+        [Point(1.0, 2.0)],
+        ["text"] * 50,
+        [(floats(3), 1), (floats(3), 1, 2)],
+    ],
+)
+def test_whatever_looks_different_is_left_to_pickle(rows: list[Any]) -> None:
+    assert pickled_numbers(frame(rows)) is None
+
+
+def test_batches_of_different_forms_are_left_to_pickle() -> None:
+    for other in ([(1.0, 2)], [([1.0, 2.0, 3.0], 1)], [1.0]):
+        assert pickled_numbers(np.concatenate([frame([([1.0, 2.0], 1)]), frame(other)])) is None
+
+
+def test_damaged_and_other_pickles_are_left_to_pickle() -> None:
+    rows = [(floats(20), i) for i in range(30)]
+    good = frame(rows)
+    for place in (*range(4, 60), *range(60, len(good), 37), *range(len(good) - 20, len(good))):
+        damaged = good.copy()
+        damaged[place] ^= 0x15
+        block = pickled_numbers(damaged)
+        if block is not None:
+            found = exact(block.rows(0, len(block)))
+            assert found == exact(pickle.loads(damaged[4:].tobytes())), "what is read is what pickle reads"
+    for protocol in (0, 1, 2, 3):
+        data = pickle.dumps(rows, protocol)
+        assert pickled_numbers(np.frombuffer(struct.pack("!I", len(data)) + data, np.uint8)) is None
+    assert pickled_numbers(np.empty(0, np.uint8)) is None

@@ -1,0 +1,236 @@
+"""Numbers out of a pickled batch of rows, without making a Python object of each.
+
+Spark pickles rows in batches, with protocol 5. When all rows of a batch are alike (tuples of floats, or of floats, integers,
+booleans and lists of floats), they differ in nothing but the numbers: every row has as many bytes, and the numbers are at the same
+places. The first row is read opcode by opcode; all others have to be equal to it in every byte that is not part of a number.
+Whatever looks different in the slightest is left to `pickle`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tfos_core.feed.numbers import Form, NumbersBlock
+
+__all__ = ("pickled_numbers",)
+
+Array = np.ndarray[Any, Any]
+
+_PROTOCOL, _PROTOCOLS, _FRAME = 0x80, (4, 5), 0x95
+_STOP, _MARK, _MEMOIZE = ord("."), ord("("), 0x94
+_EMPTY_LIST, _APPEND, _APPENDS = ord("]"), ord("a"), ord("e")
+_TUPLE, _TUPLES = ord("t"), (0x85, 0x86, 0x87)
+_FLOAT, _FLOAT_BYTES = ord("G"), 9
+_TRUE, _FALSE = 0x88, 0x89
+#: Opcode of an integer -> how its bytes are to be read.
+_INTEGERS: dict[int, np.dtype[Any]] = {ord("K"): np.dtype("u1"), ord("M"): np.dtype("<u2"), ord("J"): np.dtype("<i4")}
+#: pickle closes a list after so many elements and goes on with the next ones.
+_CHUNK = 1000
+_HEAD = bytes((_EMPTY_LIST, _MEMOIZE))
+#: What a frame of pickle has at least; the first row has to be in the first one.
+_FRAME_BYTES = 64 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """A number, or a list of numbers, at `offset` of a row: runs of floats (offset, count), one byte, or an integer."""
+
+    offset: int
+    kind: np.dtype[Any] | None
+    runs: tuple[tuple[int, int], ...] = ()
+    is_list: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Template:
+    """The first row: its bytes, and where numbers are."""
+
+    size: int
+    fields: tuple[_Field, ...]
+    is_tuple: bool
+
+
+def pickled_numbers(payload: Any) -> NumbersBlock | None:
+    """The rows of a RAW_PICKLE payload (frames with their lengths), or None when they are of another kind."""
+    data = np.frombuffer(payload, np.uint8)
+    found: list[list[Array]] = []
+    form: Form | None = None
+    position = 0
+    while position < len(data):
+        (length,) = struct.unpack_from("!I", memoryview(payload), position)
+        position += 4
+        read = _batch(data[position : position + length])
+        if read is None or form not in (None, read[0]):
+            return None
+        form = read[0]
+        found.append(read[1])
+        position += length
+    if form is None:
+        return None
+    try:
+        columns = found[0] if len(found) == 1 else [np.concatenate(parts) for parts in zip(*found, strict=True)]
+    except ValueError:
+        # Lists of another length in another batch.
+        return None
+    return NumbersBlock(form, tuple(columns), len(columns[0]))
+
+
+def _batch(data: Array) -> tuple[Form, list[Array]] | None:
+    frames = _frames(data)
+    if not frames:
+        return None
+    first = frames[0]
+    if bytes(first[:2]) != _HEAD or len(first) < 4:
+        return None
+    # Several rows stand behind a mark of their list; a single one has none, but it may begin with one of its own.
+    for start in (3, 2) if first[2] == _MARK else (2,):
+        row = _first_row(first, start)
+        if row is None:
+            continue
+        pieces = _pieces(first if len(frames) == 1 else np.concatenate(frames), row.size)
+        if pieces is not None:
+            return _read(pieces, row)
+    return None
+
+
+def _read(pieces: Sequence[Array], row: _Template) -> tuple[Form, list[Array]] | None:
+    columns: list[list[Array]] = []
+    for piece in pieces:
+        found = _columns(piece, row, pieces[0][0])
+        if found is None:
+            return None
+        columns.append(found)
+    joined = [parts[0] if len(parts) == 1 else np.concatenate(parts) for parts in zip(*columns, strict=True)]
+    return Form(row.is_tuple, tuple("numbers" for _ in row.fields)), joined
+
+
+def _frames(data: Array) -> list[Array] | None:
+    """The frames of a pickle; None when there is anything else."""
+    if len(data) < 2 or data[0] != _PROTOCOL or data[1] not in _PROTOCOLS:
+        return None
+    frames, position = [], 2
+    while position < len(data):
+        if data[position] != _FRAME or position + _FLOAT_BYTES > len(data):
+            return None
+        length = int.from_bytes(data[position + 1 : position + 9].tobytes(), "little")
+        position += 9
+        frames.append(data[position : position + length])
+        position += length
+    return frames if position == len(data) and frames else None
+
+
+def _first_row(data: Array, start: int) -> _Template | None:
+    """Where the numbers of the row at `start` are."""
+    view = memoryview(data[: start + _FRAME_BYTES].tobytes())
+    many = start < len(view) and view[start] == _MARK
+    position = start + many
+    fields: list[_Field] = []
+    ends: list[int] = []
+    while position + 1 < len(view):
+        if many and view[position] == _TUPLE:
+            return _template(fields, start, position + 1, view)
+        if not many and fields and view[position] == _TUPLES[len(fields) - 1]:
+            return _template(fields, start, position + 1, view)
+        if not many and len(fields) == len(_TUPLES):
+            break
+        read = _value(view, position, start)
+        if read is None:
+            break
+        fields.append(read[0])
+        position = read[1]
+        ends.append(position)
+    if many or not fields:
+        return None
+    # No tuple: every value is a row.
+    return _Template(ends[0] - start, (fields[0],), False)
+
+
+def _template(fields: Sequence[_Field], start: int, end: int, view: memoryview) -> _Template | None:
+    if not fields or end >= len(view) or view[end] != _MEMOIZE:
+        return None
+    return _Template(end + 1 - start, tuple(fields), True)
+
+
+def _value(view: memoryview, position: int, start: int) -> tuple[_Field, int] | None:
+    """The number, or list of floats, at `position`, and where the next one is."""
+    code = view[position]
+    offset = position - start
+    if code == _FLOAT:
+        return _Field(offset, None, ((offset, 1),)), position + _FLOAT_BYTES
+    if code in (_TRUE, _FALSE):
+        return _Field(offset, np.dtype(np.bool_)), position + 1
+    if code in _INTEGERS:
+        return _Field(offset, _INTEGERS[code]), position + 1 + _INTEGERS[code].itemsize
+    if code != _EMPTY_LIST or bytes(view[position : position + 3]) != _HEAD + bytes((_MARK,)):
+        return None
+    runs = []
+    position += 2
+    while position < len(view) and view[position] == _MARK:
+        position += 1
+        tags = np.frombuffer(view[position:], np.uint8)[::_FLOAT_BYTES][: _CHUNK + 1] != _FLOAT
+        count = int(tags.argmax())
+        runs.append((position - start, count))
+        position += count * _FLOAT_BYTES
+        if not count or position >= len(view) or view[position] != _APPENDS:
+            return None
+        position += 1
+    return _Field(offset, None, tuple(runs), is_list=True), position
+
+
+def _pieces(stream: Array, size: int) -> list[Array] | None:
+    """The rows of a list, in matrices of at most 1,000 rows of `size` bytes; None when the bytes do not divide so."""
+    if stream[-1] != _STOP:
+        return None
+    body = stream[2:-1]
+    if len(body) == size + 1:
+        return [body[:-1].reshape(1, size)] if body[-1] == _APPEND else None
+    pieces = []
+    while len(body):
+        count = min(_CHUNK, (len(body) - 2) // size)
+        end = count * size + 1
+        if count < 1 or body[0] != _MARK or body[end] != _APPENDS:
+            return None
+        pieces.append(body[1:end].reshape(count, size))
+        body = body[end + 1 :]
+    return pieces or None
+
+
+def _columns(rows: Array, row: _Template, first: Array) -> list[Array] | None:
+    """The numbers of some rows; None when a row differs from the first one in anything else."""
+    fixed = np.ones(row.size, np.bool_)
+    columns: list[Array] = []
+    for field in row.fields:
+        if field.kind == np.bool_:
+            codes = rows[:, field.offset]
+            if not ((codes == _TRUE) | (codes == _FALSE)).all():
+                return None
+            columns.append(codes == _TRUE)
+            fixed[field.offset] = False
+        elif field.kind is not None:
+            begin = field.offset + 1
+            fixed[begin : begin + field.kind.itemsize] = False
+            columns.append(_strided(rows, begin, 1, field.kind).reshape(-1))
+        else:
+            parts = []
+            for offset, count in field.runs:
+                if not (_strided(rows, offset, count, np.dtype("u1")) == _FLOAT).all():
+                    return None
+                parts.append(_strided(rows, offset + 1, count, np.dtype("V8")).view(">f8").astype(np.float64))
+                fixed[offset : offset + count * _FLOAT_BYTES] = False
+            column = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+            columns.append(column if field.is_list else column.reshape(-1))
+    places = np.flatnonzero(fixed)
+    return columns if (rows[:, places] == first[places]).all() else None
+
+
+def _strided(rows: Array, offset: int, count: int, kind: np.dtype[Any]) -> Array:
+    """A copy of `count` values of each row, one every nine bytes."""
+    shape = (len(rows), count)
+    strides = (rows.strides[0], _FLOAT_BYTES)
+    view: Array = np.ndarray(shape, kind, rows, offset, strides)
+    return np.ascontiguousarray(view)

@@ -40,6 +40,8 @@ logger = logging.getLogger(__name__)
 _LOOK_S = 1.0
 #: A process whose function has failed may still run its exit handlers and wait for its threads, in seconds.
 _FAILED_GRACE_S = 3.0
+#: From the end of an executor's tasks to that of its JVM, in seconds.
+_EXECUTOR_END_S = 2.0
 
 
 class Supervisor:
@@ -265,6 +267,10 @@ class Supervisor:
         if not self._task.has_ended():
             return
         self._task.let_go()
+        # An executor that ends ends its tasks first; its own end says more.
+        self._timers.set("task", _EXECUTOR_END_S if self._jvm is not None else 0.0, self._on_task_lost)
+
+    def _on_task_lost(self) -> None:
         if self._outcome is None:
             # Spark also ends the tasks of healthy nodes when another one's fails.
             self._end_now(Outcome(ok=False, error=f"Spark ended the task of {self._config.name}", lost=True, collateral=True))
@@ -296,14 +302,14 @@ class Supervisor:
         if self._door is not None:
             self._door.leave_word(reason)
         if self._process is not None and self._outcome is None:
-            self._kill_process(signal.SIGTERM)
+            self._kill(signal.SIGTERM)
             self._timers.set("kill", settings.STOP_GRACE_S, self._kill, sooner_only=True)
         else:
             self._task.tell({"op": "ended", "ok": True})
             self._finish()
 
     def _end_now(self, outcome: Outcome) -> None:
-        self._kill_process(signal.SIGKILL)
+        self._kill()
         if self._outcome is None:
             self._send_outcome(outcome)
         self._finish()
@@ -314,12 +320,9 @@ class Supervisor:
         if self._outcome is None:
             self._send_outcome(Outcome(ok=False, error=error, lost=True))
 
-    def _kill_process(self, number: signal.Signals) -> None:
+    def _kill(self, number: signal.Signals = signal.SIGKILL) -> None:
         if self._process is not None:
             self._process.kill(number)
-
-    def _kill(self) -> None:
-        self._kill_process(signal.SIGKILL)
 
     def _end_lingering(self, reported: dict[str, Any]) -> None:
         if self._stop_reason is None:

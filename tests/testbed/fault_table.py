@@ -67,8 +67,9 @@ class FaultTable:
         self.skipped: dict[str, str] = {}
 
     def add(self, row: FaultRow) -> None:
-        """One more."""
+        """One more, which is printed at once."""
         self.rows.append(replace(row, at=time.strftime("%Y-%m-%d %H:%M:%S")))
+        print("\n" + self._cells(row))
 
     def _keep_others(self, path: Path) -> None:
         if path.exists():
@@ -82,13 +83,15 @@ class FaultTable:
         """A table for people."""
         head = ["fault", "input mode", "noticed after", "ended after", "exit code", "message", "left behind"]
         lines = [_line(head), _line(["---"] * len(head))]
-        for row in self.rows:
-            noticed = "-" if row.noticed_s is None else f"{row.noticed_s:.1f} s" + (f" ({row.deadline})" if row.deadline else "")
-            ended = "-" if row.ended_s is None else f"{row.ended_s:.1f} s"
-            message = row.message if len(row.message) < _LONGEST_MESSAGE else row.message[:_LONGEST_MESSAGE] + " ..."
-            lines.append(_line([row.fault, row.mode, noticed, ended, str(row.exit_code), message, row.leftovers]))
+        lines += [self._cells(row) for row in self.rows]
         lines += [f"\nNot run: {fault}: {reason}" for fault, reason in self.skipped.items()]
         return "\n".join(lines) + "\n"
+
+    def _cells(self, row: FaultRow) -> str:
+        noticed = "-" if row.noticed_s is None else f"{row.noticed_s:.1f} s" + (f" ({row.deadline})" if row.deadline else "")
+        ended = "-" if row.ended_s is None else f"{row.ended_s:.1f} s"
+        message = row.message if len(row.message) < _LONGEST_MESSAGE else row.message[:_LONGEST_MESSAGE] + " ..."
+        return _line([row.fault, row.mode, noticed, ended, str(row.exit_code), message, row.leftovers])
 
     def write(self, folder: Path) -> None:
         """`faults.json` and `faults.md`; rows that are there and were not measured this time stay."""

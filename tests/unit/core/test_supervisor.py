@@ -345,6 +345,17 @@ def test_the_end_of_the_task_ends_a_node_that_holds_it(bench: Bench) -> None:
     assert not wait_until_gone([grandchild], WAIT_S)
 
 
+def test_an_executor_that_ends_its_task_first_is_what_is_told(bench: Bench) -> None:
+    node = bench.start(0, node_programs.wait)
+    node.expect_line("grandchild")
+    node.link.close()
+    node.jvm.kill()
+    ended = node.expect("node.ended")
+    assert (ended["lost"], ended["collateral"]) == (True, False)
+    assert f"the executor of worker:0 died (JVM process {node.jvm.pid} ended)" in ended["error"]
+    node.assert_gone()
+
+
 def ask(partition: int) -> tuple[wire.Op, dict[str, Any]]:
     """What a feed task hears."""
     with socket.socket(socket.AF_UNIX) as sock:

@@ -52,7 +52,7 @@ class ApiServer:
         self.on_deleted: Callable[[Json], None] = lambda _pod: None
         self._server = ThreadingHTTPServer((LOOPBACK, 0), _handler_of(self))
         self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, name="kubernetes-api", daemon=True)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), name="kubernetes-api", daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()

@@ -148,7 +148,7 @@ def test_a_job_runs_in_both_modes_of_both(job: Start, yarn: YarnCluster, deploy:
     assert ("the driver is process" in logs) == (deploy == "cluster" and mode == "spark"), "its output has come home"
     assert SECRET.encode() not in b"".join(path.read_bytes() for path in run_folder(process).rglob("*") if path.is_file())
     assert SECRET not in yarn.container_log(status["application_id"], "launch_container.sh")
-    yarn.wait_until_idle()
+    yarn.wait_until_gone(status_of(process)["application_id"])
 
 
 def test_without_a_live_connection_the_record_tells_everything(job: Start, yarn: YarnCluster) -> None:
@@ -197,7 +197,7 @@ def test_cancel_ends_a_job_on_the_cluster_cleanly(job: Start, yarn: YarnCluster,
     run_line(f"tfos cancel {run_id}", fresh=True, timeout_s=100)
     result = result_of(process, 130)
     assert result["status"] == "interrupted"
-    yarn.wait_until_idle()
+    yarn.wait_until_gone(status_of(process)["application_id"])
 
 
 def test_a_job_whose_follower_was_killed_is_seen_and_cancelled_through_its_record(
@@ -212,7 +212,7 @@ def test_a_job_whose_follower_was_killed_is_seen_and_cancelled_through_its_recor
     assert "rows" in shown
     run_line(f"tfos cancel {run_id}", fresh=True, timeout_s=100)
     assert "interrupted" in run_line(f"tfos status {run_id}").stdout
-    yarn.wait_until_idle()
+    yarn.wait_until_gone(status_of(process)["application_id"])
 
 
 def test_a_shipped_environment_is_that_of_driver_and_nodes(job: Start, tmp_path: Path) -> None:

@@ -126,19 +126,21 @@ class YarnCluster:
         """Logs and scratch of the daemons."""
         return self._attached or self._folder
 
-    def containers(self) -> tuple[Process, ...]:
-        """Processes of applications that run now."""
+    def containers(self, application_id: str) -> tuple[Process, ...]:
+        """Processes of an application, in its containers or left behind by them."""
+        # container_TIME_NUMBER_..., where the application is application_TIME_NUMBER.
+        prefix = application_id.replace("application_", "container_") + "_"
         found = marked(self._mark, name=CLUSTER_MARK)
-        return tuple(each for each in found if not each.runs(RESOURCE_MANAGER) and not each.runs(NODE_MANAGER))
+        return tuple(each for each in found if each.environment.get("CONTAINER_ID", "").startswith(prefix))
 
     def container_log(self, application_id: str, name: str = "stderr") -> str:
         """What all containers of an application have written to one of their files."""
         paths = sorted(self.folder.glob(f"nodemanager-*/logs/{application_id}/container_*/{name}"))
         return "\n".join(f"--- {path.parent.name}\n{path.read_text(errors='replace')}" for path in paths)
 
-    def wait_until_idle(self, deadline_s: float = 30.0) -> None:
-        """Until no container runs any more."""
-        poll_until(lambda: not self.containers(), deadline_s, what=lambda: f"containers that still run: {self.containers()}")
+    def wait_until_gone(self, application_id: str, deadline_s: float = 60.0) -> None:
+        """Until nothing of an application runs any more."""
+        poll_until(lambda: not self.containers(application_id), deadline_s, what=lambda: f"gone: {self.containers(application_id)}")
 
     def close(self) -> None:
         """End all, and remove what they stored. May be called twice."""

@@ -71,7 +71,7 @@ def start(tfos_process: Callable[..., TfosProcess], tmp_path: Path, testbed_sess
         before = take_note(testbed_session)
         sets = [part for setting in settings for part in ("--set", setting)]
         process = tfos_process(["tfos", "train", spec, "--json", "--master", cluster.url, *sets])
-        return FaultRun(process=process, folder=tmp_path, fault=title, mode=mode, before=before, sparks=cluster.folder)
+        return FaultRun(process=process, folder=tmp_path, fault=title, mode=mode, before=before, sparks=(cluster.folder,))
 
     return run
 
@@ -205,6 +205,9 @@ def test_a_driver_that_is_killed(table: FaultTable, start: Start, victim: Fault,
     # In client mode spark-submit is the JVM, and the driver's Python its child.
     process = driver if victim is Fault.DRIVER else read_process(driver.parent)
     assert process is not None
+    if victim is Fault.SUBMIT:
+        # A JVM that is killed can not remove its scratch.
+        run.sparks += (Path(os.environ["SPARK_LOCAL_DIRS"]),)
     nodes = run.all_processes()
     run.broken_now()
     kill_all([process])
@@ -287,10 +290,10 @@ def test_a_network_that_is_cut(
     line = ["tfos", "train", spec, "--json", "--master", two_hosts.url]
     with TfosProcess(line, environment=environment, folder=tmp_path, prefix=first.prefix) as process:
         title = Fault.NETWORK
-        run = FaultRun(process=process, folder=tmp_path, fault=title, mode=mode, before=before, sparks=two_hosts.folder)
+        run = FaultRun(process=process, folder=tmp_path, fault=title, mode=mode, before=before, sparks=(two_hosts.folder,))
         run.await_steps()
         (index,) = (index for index in range(2) if run.registration(index)["host"] == second.address)
-        beyond = [process for process in run.all_processes() if process.environment["SPARK_LOCAL_IP"] == second.address]
+        beyond = [process for process in run.all_processes() if process.environment.get("SPARK_LOCAL_IP") == second.address]
         run.broken_now()
         hosts.cut()
         try:

@@ -51,14 +51,14 @@ def write_job(folder: Path, fault: str, mode: str) -> str:
 
 @dataclass(slots=True)
 class FaultRun:
-    """A started job. `before` was taken when nothing of it was there; what is in `sparks` belongs to Spark's own daemons."""
+    """A started job. `before` was taken when nothing of it was there; what is below `sparks` is Spark's own affair."""
 
     process: TfosProcess
     folder: Path
     fault: Fault
     mode: str
     before: Snapshot
-    sparks: Path
+    sparks: tuple[Path, ...]
     broken_at: float = 0.0
 
     def await_steps(self) -> None:
@@ -159,7 +159,7 @@ class FaultRun:
 
     def _find_leftovers(self) -> Leftovers:
         found = find_leftovers(self.before)
-        return replace(found, files=tuple(path for path in found.files if self.sparks not in path.parents))
+        return replace(found, files=tuple(path for path in found.files if not set(self.sparks) & set(path.parents)))
 
     def _leftovers(self, left_s: float) -> str:
         until = time.monotonic() + left_s

@@ -36,7 +36,6 @@ NOTICE_S = 5.0
 #: Until `tfos` has ended as well: Spark needs its time.
 END_S = 12.0
 FEED_TIMEOUT_S = 3.0
-SHUTDOWN_TIMEOUT_S = 6.0
 DISK_MB = 256
 
 Start = Callable[..., FaultRun]
@@ -136,14 +135,22 @@ def test_a_function_that_takes_no_rows(table: FaultTable, start: Start) -> None:
     assert_the_stack_is_told(run)
 
 
-@pytest.mark.parametrize("mode", ["tensorflow", "parallel"])
-def test_a_function_that_does_not_return(table: FaultTable, start: Start, mode: str) -> None:
-    run = start("hang", mode, Fault.HANG, f"shutdown_timeout={SHUTDOWN_TIMEOUT_S:g}")
-    # Where nothing is fed the shutdown begins with the cluster, and instances have the time from their start.
-    run.broken_at = run.process.wait_for_event("cluster_ready" if mode == "tensorflow" else "reservation_server")["ts"]
-    row = after_deadline(run.finish(), SHUTDOWN_TIMEOUT_S, "shutdown_timeout")
+@pytest.mark.parametrize(
+    ("mode", "since", "seconds"),
+    [
+        # Where nothing is fed the shutdown begins with the cluster: it waits for the functions to return.
+        ("tensorflow", "cluster_ready", 6.0),
+        # Instances have the time from the start of the job, which has to wait for executors too.
+        ("parallel", "driver_started", 25.0),
+    ],
+)
+def test_a_function_that_does_not_return(table: FaultTable, start: Start, mode: str, since: str, seconds: float) -> None:
+    run = start("hang", mode, Fault.HANG, f"shutdown_timeout={seconds:g}")
+    run.broken_at = run.process.wait_for_event(since)["ts"]
+    row = after_deadline(run.finish(), seconds, "shutdown_timeout")
     place = r"it is in wait_for_a_lock_that_nobody_gives_back \(app\.py:\d+\)"
-    check(table, row, ExitCode.USER_CODE, r"^worker:1 \(.*127\.0\.0\.1\) did not end within 6 s( of shutdown)?; " + place)
+    text = rf"^worker:1 \(.*127\.0\.0\.1\) did not end within {seconds:g} s( of shutdown)?; " + place
+    check(table, row, ExitCode.USER_CODE, text)
     assert_the_stack_is_told(run)
 
 

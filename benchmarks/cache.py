@@ -6,6 +6,9 @@ As in `feed.py`: `local-cluster[2,1,1024]`, cached data, a round of Spark alone 
 `train` call of three epochs: `first epoch` is the one that Spark feeds and nodes keep, `cached epochs` are the other two, which
 they replay. The seconds are those of the event that tells the end of each epoch. With `--disk` nothing is kept in memory, all of it
 in a file.
+
+`next_batch` gives rows of Python floats. `the lists alone` is what bounds it: tasks on the same executors that do nothing but make
+lists of floats out of an array that lies in memory.
 """
 
 from __future__ import annotations
@@ -73,6 +76,7 @@ def _run_shape(spark: Any, shape: Shape, options: argparse.Namespace) -> list[Me
         )
         sides: dict[str, list[float]] = {f"Spark alone ({way})": [], f"first epoch, {way}": [], f"cached epochs, {way}": []}
         alone, first, cached = sides.values()
+        lists: list[float] = []
         for number in range(options.rounds + 1):
             started = time.perf_counter()
             _iterate_alone(data, shape)
@@ -82,13 +86,29 @@ def _run_shape(spark: Any, shape: Shape, options: argparse.Namespace) -> list[Me
             assert [event.cached for event in ended] == [False] + [True] * (EPOCHS - 1)
             first.append(rows / ended[0].seconds)
             cached.append((EPOCHS - 1) * rows / sum(event.seconds for event in ended[1:]))
+            if shape.name == "list784" and way == "next_batch":
+                lists.append(rows / _seconds_of_lists(spark, rows // PARTITIONS))
             if not number:
-                for side in sides.values():
+                for side in (*sides.values(), lists):
                     side.clear()
         cluster.shutdown()
-        measured += _summarise(shape, sides)
+        measured += _summarise(shape, sides | ({"the lists alone": lists} if lists else {}))
     data.unpersist()
     return measured
+
+
+def _seconds_of_lists(spark: Any, rows: int) -> float:
+    started = time.perf_counter()
+    spark.sparkContext.parallelize(range(PARTITIONS), PARTITIONS).foreach(functools.partial(_make_lists, rows))
+    return time.perf_counter() - started
+
+
+def _make_lists(rows: int, _: int) -> None:
+    import numpy as np
+
+    values = np.random.default_rng(1).random((100, 784), dtype=np.float32)
+    for _ in range(rows // 100):
+        values.tolist()
 
 
 def _note(ended: list[Any], event: Any) -> None:
@@ -100,7 +120,8 @@ def _note(ended: list[Any], event: Any) -> None:
 
 def _summarise(shape: Shape, sides: dict[str, list[float]]) -> list[Measurement]:
     alone, *ours = (measure(shape.shown, side, values) for side, values in sides.items())
-    print_table(shape.shown, [(alone, None), *((each, alone) for each in ours)])
+    bound = [(ours[1], ours[2])] if len(ours) > 2 else []
+    print_table(shape.shown, [(alone, None), *((each, alone) for each in ours), *bound])
     return [alone, *ours]
 
 

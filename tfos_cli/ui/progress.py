@@ -253,6 +253,7 @@ def _feed_line(event: events.FeedProgress | events.FeedFinished) -> str:
     nodes = ", ".join(f"{name} {rows}" for name, rows in event.rows_per_node.items())
     if isinstance(event, events.FeedProgress):
         done = f"{event.partitions_done} of {event.partitions} partitions"
-        return f"feeding {epoch}: {event.rows} rows, {done}, {event.rows_per_s:.0f} rows/s ({nodes})"
+        return f"{'replaying' if event.cached else 'feeding'} {epoch}: {event.rows} rows, {done}, {event.rows_per_s:.0f} rows/s ({nodes})"
     discarded = f", {event.partitions_discarded} partitions not wanted" if event.partitions_discarded else ""
-    return f"fed {epoch}: {event.rows} rows of {event.partitions} partitions in {event.seconds:.1f} s{discarded} ({nodes})"
+    fed = "replayed" if event.cached else "fed"
+    return f"{fed} {epoch}: {event.rows} rows of {event.partitions} partitions in {event.seconds:.1f} s{discarded} ({nodes})"

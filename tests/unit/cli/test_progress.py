@@ -6,6 +6,7 @@ import io
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -64,6 +65,14 @@ def test_progress_of_a_feed_is_said_at_most_every_ten_seconds() -> None:
     for second in range(100, 125):
         renderer.on_event("", *feed(float(second)), RunView())
     assert text_of(made)[1].count("feeding epoch 1 of 3") == 3
+
+
+def test_epochs_from_caches_are_told_apart() -> None:
+    _, fed = feed(0.0)
+    assert plain_line(fed).startswith("feeding epoch 1 of 3: 5 rows")
+    assert plain_line(replace(fed, epoch=1, cached=True)).startswith("replaying epoch 2 of 3: 5 rows")
+    ended = events.FeedFinished(epoch=1, epochs=3, partitions=4, rows=5, seconds=1.0, rows_per_node={}, cached=True)
+    assert plain_line(ended).startswith("replayed epoch 2 of 3: 5 rows of 4 partitions in 1.0 s")
 
 
 def test_only_the_first_node_is_shown_and_without_the_chatter_of_libraries() -> None:

@@ -43,10 +43,9 @@ Start = Callable[..., FaultRun]
 
 @pytest.fixture(scope="module")
 def table() -> Iterator[FaultTable]:
-    made = FaultTable()
+    made = FaultTable(RESULTS)
     yield made
     if made.rows:
-        made.write(RESULTS)
         print(f"\n{made.markdown()}")
 
 

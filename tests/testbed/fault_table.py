@@ -60,9 +60,13 @@ class FaultRow:
 
 
 class FaultTable:
-    """Rows in the order in which they came."""
+    """Rows in the order of `Fault`; written into `folder`, if there is one, with every new row.
 
-    def __init__(self) -> None:
+    Rows that are in the folder's `faults.json` and were not measured again stay.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = folder
         self.rows: list[FaultRow] = []
         self.skipped: dict[str, str] = {}
 
@@ -70,6 +74,8 @@ class FaultTable:
         """One more, which is printed at once."""
         self.rows.append(replace(row, at=time.strftime("%Y-%m-%d %H:%M:%S")))
         print("\n" + self._cells(row))
+        if self._folder is not None:
+            self.write(self._folder)
 
     def _keep_others(self, path: Path) -> None:
         if path.exists():
@@ -94,7 +100,7 @@ class FaultTable:
         return _line([row.fault, row.mode, noticed, ended, str(row.exit_code), message, row.leftovers])
 
     def write(self, folder: Path) -> None:
-        """`faults.json` and `faults.md`; rows that are there and were not measured this time stay."""
+        """`faults.json` and `faults.md`."""
         folder.mkdir(parents=True, exist_ok=True)
         self._keep_others(folder / "faults.json")
         facts = {

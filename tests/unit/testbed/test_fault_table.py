@@ -25,10 +25,9 @@ def test_a_row_is_a_line_with_its_seconds_and_its_deadline() -> None:
 
 
 def test_a_run_of_some_faults_keeps_the_rows_of_the_others(tmp_path: Path) -> None:
-    first = FaultTable()
+    first = FaultTable(tmp_path)
     for mode in ("spark", "tensorflow"):
         first.add(row(Fault.HANG, mode))
-    first.write(tmp_path)
     second = FaultTable()
     second.add(row(Fault.HANG, "spark", 4.0))
     second.add(row(Fault.SIGNAL))

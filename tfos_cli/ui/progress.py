@@ -253,7 +253,8 @@ def _feed_line(event: events.FeedProgress | events.FeedFinished) -> str:
     nodes = ", ".join(f"{name} {rows}" for name, rows in event.rows_per_node.items())
     if isinstance(event, events.FeedProgress):
         done = f"{event.partitions_done} of {event.partitions} partitions"
-        return f"{'replaying' if event.cached else 'feeding'} {epoch}: {event.rows} rows, {done}, {event.rows_per_s:.0f} rows/s ({nodes})"
+        doing = "replaying" if event.cached else "feeding"
+        return f"{doing} {epoch}: {event.rows} rows, {done}, {event.rows_per_s:.0f} rows/s ({nodes})"
     discarded = f", {event.partitions_discarded} partitions not wanted" if event.partitions_discarded else ""
     fed = "replayed" if event.cached else "fed"
     return f"{fed} {epoch}: {event.rows} rows of {event.partitions} partitions in {event.seconds:.1f} s{discarded} ({nodes})"

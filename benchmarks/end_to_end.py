@@ -155,6 +155,7 @@ def _run(case: Case, folder: Path, rows: int, workers: int, options: argparse.Na
                 assert [event.rows for event in ended] == [rows] * (case.epochs + 1)
                 assert all(event.cached for event in ended[1:])
         cluster.shutdown()
+    _end_gateway()
     name = f"{case.shown}, {workers} worker{'s' if workers > 1 else ''}"
     base = measure(name, "plain tf.distribute", plain, unit=UNIT)
     ours = [measure(name, side, rates, unit=UNIT) for side, rates in (("fed by Spark", fed), ("from the nodes' caches", cached))]
@@ -163,6 +164,17 @@ def _run(case: Case, folder: Path, rows: int, workers: int, options: argparse.Na
         ratios = [mine / theirs for mine, theirs in zip(each.rounds, plain, strict=True)]
         print(f"  {each.side}: {np.median(ratios):.3f} of plain, from {min(ratios):.3f} to {max(ratios):.3f}")
     return [base, *ours]
+
+
+def _end_gateway() -> None:
+    """The JVM keeps the folders of its first SparkContext, which are gone; the next one needs a JVM of its own."""
+    from pyspark import SparkContext
+
+    gateway, SparkContext._gateway, SparkContext._jvm = SparkContext._gateway, None, None
+    if gateway is not None:
+        gateway.shutdown()
+        gateway.proc.stdin.close()
+        gateway.proc.wait(20)
 
 
 def _note(event: Any, ended: list[Any]) -> None:

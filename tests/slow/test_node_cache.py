@@ -54,4 +54,4 @@ def test_a_node_that_is_killed_in_a_replayed_epoch_leaves_no_file_and_costs_a_re
     assert report.rows == ROWS * EPOCHS
     taken = [note["rows"] for found in nodes.notes(tmp_path).values() for note in found if note.get("restart_count") == 1]
     assert set(Counter(text for each in taken for text in each).values()) == {EPOCHS}
-    assert not [path for folder in folders for path in folder.rglob("*") if "cache" in path.name]
+    assert not [path for folder in folders for path in folder.rglob("*") if path.name.startswith("tfos-cache")]

@@ -91,12 +91,23 @@ def test_tensors_are_those_of_the_rows_themselves() -> None:
     rows = [([0.1 * i, 0.5], i, "t") for i in range(6)]
     block = to_numbers(rows)
     assert block is not None
-    raw = pickled_numbers(frame([row[:2] for row in rows]))
+    raw = read(frame([row[:2] for row in rows]))
     assert raw is not None
     for made, fast in zip(arrays(block, 1, 5), arrays(raw, 1, 5), strict=False):
         assert (made.dtype, made.tolist()) == (fast.dtype, fast.tolist())
     for made, own in zip(arrays(block, 1, 5), arrays(decode_plain(Kind.RAW_PICKLE, frame(rows))[0], 1, 5), strict=True):
         assert (made.dtype, made.tolist()) == (own.dtype, own.tolist())
+
+
+def read(payload: Any) -> NumbersBlock | None:
+    return pickled_numbers(payload, least_bytes=0)
+
+
+def test_small_batches_are_not_worth_it() -> None:
+    small, large = ([(floats(10), 1) for _ in range(size)] for size in (300, 400))
+    assert pickled_numbers(frame(small)) is None
+    assert pickled_numbers(frame(large)) is not None
+    assert pickled_numbers(np.concatenate([frame(large), frame(large[:10])])) is None
 
 
 def frame(rows: list[Any]) -> np.ndarray[Any, Any]:
@@ -136,7 +147,7 @@ def floats(count: int) -> list[float]:
 )
 def test_numbers_are_read_out_of_pickles_as_pickle_reads_them(row: Any, size: int) -> None:
     rows = [row(i) for i in range(size)]
-    block = pickled_numbers(frame(rows))
+    block = read(frame(rows))
     assert block is not None
     assert (len(block), exact(block.rows(0, size))) == (size, exact(rows))
     assert exact(compact(block).rows(0, size)) == exact(rows)
@@ -145,7 +156,7 @@ def test_numbers_are_read_out_of_pickles_as_pickle_reads_them(row: Any, size: in
 def test_wide_rows_and_several_batches_are_read_too() -> None:
     for width in (2, 784, 1000, 1001, 2500):
         batches = [[(floats(width), i % 10) for i in range(size)] for size in (7, 1, 30)]
-        block = pickled_numbers(np.concatenate([frame(rows) for rows in batches]))
+        block = read(np.concatenate([frame(rows) for rows in batches]))
         assert block is not None
         assert block.rows(0, len(block)) == [row for rows in batches for row in rows]
 
@@ -179,12 +190,12 @@ shared = [1.0, 2.0]
     ],
 )
 def test_whatever_looks_different_is_left_to_pickle(rows: list[Any]) -> None:
-    assert pickled_numbers(frame(rows)) is None
+    assert read(frame(rows)) is None
 
 
 def test_batches_of_different_forms_are_left_to_pickle() -> None:
     for other in ([(1.0, 2)], [([1.0, 2.0, 3.0], 1)], [1.0]):
-        assert pickled_numbers(np.concatenate([frame([([1.0, 2.0], 1)]), frame(other)])) is None
+        assert read(np.concatenate([frame([([1.0, 2.0], 1)]), frame(other)])) is None
 
 
 def test_damaged_and_other_pickles_are_left_to_pickle() -> None:
@@ -193,11 +204,11 @@ def test_damaged_and_other_pickles_are_left_to_pickle() -> None:
     for place in (*range(4, 60), *range(60, len(good), 37), *range(len(good) - 20, len(good))):
         damaged = good.copy()
         damaged[place] ^= 0x15
-        block = pickled_numbers(damaged)
+        block = read(damaged)
         if block is not None:
             found = exact(block.rows(0, len(block)))
             assert found == exact(pickle.loads(damaged[4:].tobytes())), "what is read is what pickle reads"
     for protocol in (0, 1, 2, 3):
         data = pickle.dumps(rows, protocol)
-        assert pickled_numbers(np.frombuffer(struct.pack("!I", len(data)) + data, np.uint8)) is None
-    assert pickled_numbers(np.empty(0, np.uint8)) is None
+        assert read(np.frombuffer(struct.pack("!I", len(data)) + data, np.uint8)) is None
+    assert read(np.empty(0, np.uint8)) is None

@@ -97,6 +97,9 @@ def to_numbers(rows: Sequence[Any]) -> NumbersBlock | None:
             return None
         kinds.append(found[0])
         arrays.append(found[1])
+    if set(kinds) == {"texts"}:
+        # Texts are unpickled as quickly as they are.
+        return None
     return NumbersBlock(Form(is_tuple, tuple(kinds)), tuple(arrays), len(rows), rows)
 
 

@@ -24,7 +24,7 @@ def test_a_few_clusters_and_runs_leave_nothing_that_grows(nothing_left: None, tm
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr[-5000:]}"
     assert "nothing grows" in done.stdout
     (document,) = tmp_path.glob("soak-*.json")
-    tables = json.loads(document.read_text())["tables"]
+    tables = json.loads(document.read_text())["settings"]["tables"]
     judged = {entry["name"]: entry["verdict"] for entry in tables["clusters in one driver"]}
     # Memory takes more cycles to judge.
     assert judged["driver: threads"] == judged["driver: descriptors"] == judged["nodes: processes left"] == "flat"

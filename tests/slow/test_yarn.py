@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import socket
@@ -18,6 +19,8 @@ from testbed.hadoop_jars import NoHadoopError, hadoop_jars
 from testbed.spark_home import SMALL_JAVA
 from testbed.yarn import YarnCluster
 
+from tfos_cli.remote.applications import applications_of
+from tfos_cli.remote.place import RemoteRun
 from tfos_cli.submit.venv_archive import write_archive
 from tfos_cli.submit.venv_files import inspect_venv
 from tfos_core.storage import publish, storage_of
@@ -94,18 +97,23 @@ def yarn() -> Iterator[YarnCluster]:
 
 
 @pytest.fixture
-def job(yarn: YarnCluster, tmp_path: Path, tfos_process: Start, monkeypatch: pytest.MonkeyPatch) -> Callable[..., TfosProcess]:
+def job(yarn: YarnCluster, tmp_path: Path, tfos_process: Start, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
     """Starts the job on the cluster, in client or cluster mode, with more options."""
     monkeypatch.setenv("HADOOP_CONF_DIR", str(yarn.configuration))
     (tmp_path / "app.py").write_text(APP)
     (tmp_path / "job.yaml").write_text(SPEC)
     conf = " ".join(f"--conf '{name}={value}'" for name, value in yarn.spark_conf.items())
 
+    started: list[TfosProcess] = []
+
     def start(mode: str, options: str = "", *, verb: str = "train", spec: str = "job.yaml", **environment: str) -> TfosProcess:
         line = f"tfos {verb} {spec} --json --master yarn {conf} --set spark.deploy_mode={mode} {options}"
-        return tfos_process(line, TESTS_PASSWORD=SECRET, SPARK_SUBMIT_OPTS=SMALL_JAVA, **environment)
+        started.append(tfos_process(line, TESTS_PASSWORD=SECRET, SPARK_SUBMIT_OPTS=SMALL_JAVA, **environment))
+        return started[-1]
 
-    return start
+    yield start
+    for process in started:
+        end_application(process)
 
 
 def result_of(process: TfosProcess, exit_code: int) -> dict[str, Any]:
@@ -123,6 +131,16 @@ def run_folder(process: TfosProcess) -> Path:
 def status_of(process: TfosProcess) -> dict[str, Any]:
     found: dict[str, Any] = json.loads((run_folder(process) / "status.json").read_text())
     return found
+
+
+def end_application(process: TfosProcess) -> None:
+    """A driver on the cluster goes on without its `tfos`, which a failed test has killed."""
+    process.close()
+    with contextlib.suppress(AssertionError):
+        status = status_of(process)
+        remote = RemoteRun.read(run_folder(process))
+        if status["state"] != "finished" and status["application_id"] and remote is not None:
+            applications_of(remote, {}).kill(status["application_id"])
 
 
 def logs_of(process: TfosProcess) -> str:

@@ -19,6 +19,8 @@ __all__ = ("ApplicationReport", "Applications", "YarnApplications", "application
 _ASK_S = 60.0
 _APPLICATION_ID = re.compile(r"\bapplication_[0-9]+_[0-9]+\b")
 _FIELD = re.compile(r"^\s*([A-Za-z][A-Za-z -]*?)\s*:\s*(.*)$")
+#: What YARN puts before the sentence about a container.
+_PREAMBLE = re.compile(r"^(Failing this attempt\.)?\s*Diagnostics: ?(\[[0-9: .-]+\])?")
 _OVER = ("FINISHED", "FAILED", "KILLED")
 _CLIENT = "org.apache.hadoop.yarn.client.cli.ApplicationCLI"
 #: What its classes reach into of Java, which newer releases close (Spark opens the same).
@@ -138,5 +140,5 @@ def reason_of_yarn(diagnostics: str) -> str:
     for wanted in ("beyond the", "killed by user", "was killed by user", "Exception from container-launch", "due to"):
         for line in lines:
             if wanted in line:
-                return line.removeprefix("Diagnostics: ")
+                return _PREAMBLE.sub("", line)
     return lines[0] if lines else ""

@@ -32,7 +32,7 @@ Application Report :
 \tFinal-State : FAILED
 \tTracking-URL : http://vm:8088/cluster/app/application_1795987100_0003
 \tDiagnostics : Application application_1795987100_0003 failed 1 times due to AM Container exited with  exitCode: -104
-Failing this attempt.Diagnostics: [21:30:00.1]Container [pid=7,containerID=c] is running beyond the 'PHYSICAL' memory limit.
+Failing this attempt.Diagnostics: [2026-11-29 21:30:00.1]Container [pid=7,containerID=c] is running 9B beyond the 'PHYSICAL' limit.
 Dump of the process-tree for c :
 \t|- PID PPID
 \tUnmanaged Application : false
@@ -130,7 +130,7 @@ def test_a_report_of_yarn_is_read() -> None:
     report = parse_yarn_report(REPORT)
     assert report is not None
     assert (report.state, report.outcome, report.is_over) == ("FAILED", "FAILED", True)
-    assert "beyond the 'PHYSICAL' memory limit" in reason_of_yarn(report.diagnostics)
+    assert reason_of_yarn(report.diagnostics) == "Container [pid=7,containerID=c] is running 9B beyond the 'PHYSICAL' limit."
     running = parse_yarn_report(REPORT.replace("\tState : FAILED", "\tState : RUNNING"))
     assert running is not None
     assert not running.is_over

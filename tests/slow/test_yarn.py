@@ -247,6 +247,44 @@ def test_a_shipped_environment_is_that_of_driver_and_nodes(job: Start, tmp_path:
     assert len(re.findall(r"node worker:\d \S*/environment/bin/python", logs)) == 2
 
 
+def test_a_model_answers_rows_on_the_cluster(job: Start, yarn: YarnCluster, tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-c", MODEL, tmp_path / "model"], check=True, capture_output=True, timeout=120)
+    place = f"{yarn.url}/infer-{tmp_path.name}"
+    (tmp_path / "rows.json").write_text("".join(f'{{"id": {i}, "x": [{i}.5, 1.0, 0.0]}}\n' for i in range(20)))
+    publish(tmp_path / "model", f"{place}/model")
+    publish(tmp_path / "rows.json", f"{place}/rows/rows.json")
+    (tmp_path / "infer.yaml").write_text(INFER.format(place=place))
+    result = result_of(job("cluster", verb="infer", spec="infer.yaml"), 0)
+    assert (result["inference"]["rows_in"], result["inference"]["rows_out"]) == (20, 20)
+    found = [entry.path for entry in storage_of(place).files_below(f"{place}/out")]
+    lines = [line for path in found for line in storage_of(place).open_input(path).read().splitlines()]
+    answers = {row["id"]: row["y"] for row in map(json.loads, lines)}
+    assert answers == {i: [i + 0.5 + 2.0 + 1.0] for i in range(20)}
+
+
+MODEL = """
+import sys
+import tensorflow as tf
+
+
+class Module(tf.Module):
+    @tf.function(input_signature=[tf.TensorSpec([None, 3], tf.float32, name="x")])
+    def __call__(self, x):
+        return {"y": x @ [[1.0], [2.0], [3.0]] + 1.0}
+
+
+module = Module()
+tf.saved_model.save(module, sys.argv[1], signatures=module.__call__)
+"""
+INFER = """
+name: yarn-infer
+num_executors: 1
+data: {{path: "{place}/rows", format: json}}
+infer: {{export_dir: "{place}/model", input_mapping: {{x: x}}, keep: [id], output: {{path: "{place}/out", format: json}}}}
+spark: {{executor_memory: 512m, driver_memory: 512m}}
+"""
+
+
 @pytest.mark.timeout(700)
 def test_the_digits_are_trained_and_told_on_the_cluster(job: Start, yarn: YarnCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     data, model, out = f"{yarn.url}/digits", f"{yarn.url}/models/digits", f"{yarn.url}/predictions"

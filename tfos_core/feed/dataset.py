@@ -12,6 +12,7 @@ an earlier one that still waits.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,6 +38,8 @@ _STACK_BYTES = 8 << 20
 #: partitions which others wait for. So the first batches of an iteration come one by one, and a stack lasts for so many seconds.
 _ONE_BY_ONE = 16
 _STACK_S = 0.02
+#: Bytes. TensorFlow takes arrays that lie so as they are, and copies others.
+_ALIGNMENT = 64
 
 
 def make_dataset(
@@ -183,7 +186,7 @@ class BatchSource:
 
     def _joined(self, pieces: Sequence[Sequence[Array]]) -> list[Array]:
         """Columns of the rows of all pieces, in the types of the first block."""
-        columns = pieces[0] if len(pieces) == 1 else [np.concatenate(parts) for parts in zip(*pieces, strict=True)]
+        columns = pieces[0] if len(pieces) == 1 else [_concatenated(parts) for parts in zip(*pieces, strict=True)]
         return [
             column if tensor["dtype"] == "string" else column.astype(tensor["dtype"], copy=False)
             for column, tensor in zip(columns, self.spec["tensors"], strict=True)
@@ -193,6 +196,17 @@ class BatchSource:
 def _row_bytes(columns: Sequence[Array]) -> int:
     """Bytes of a row, from the first one where values differ in length."""
     return sum(len(column[0]) if column.dtype == object else column.nbytes // len(column) for column in columns)
+
+
+def _concatenated(parts: Sequence[Array]) -> Array:
+    kind = np.result_type(*parts)
+    if kind.hasobject:
+        return np.concatenate(parts)
+    shape = (sum(map(len, parts)), *parts[0].shape[1:])
+    size = math.prod(shape) * kind.itemsize
+    room = np.empty(size + _ALIGNMENT, np.uint8)
+    start = -room.ctypes.data % _ALIGNMENT
+    return np.concatenate(parts, out=room[start : start + size].view(kind).reshape(shape))
 
 
 def _at_once() -> bool:

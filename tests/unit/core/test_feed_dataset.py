@@ -170,6 +170,16 @@ def test_stacks_hold_the_same_batches_ever_more_at_once(hub: FeedHub, monkeypatc
     assert np.concatenate([stack.ravel() for stack in found]).tolist() == rows
 
 
+def test_stacks_lie_where_tensorflow_takes_them_without_a_copy(hub: FeedHub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed_dataset, "_ONE_BY_ONE", 1)
+    for number in range(10):
+        put(hub, [float(number)] * 3)
+    end(hub, 0, final=True)
+    stacks = [stack for stack in source(hub, 4).stacks() if stack.size > 4]
+    assert [stack.ctypes.data % 64 for stack in stacks] == [0] * len(stacks)
+    assert stacks
+
+
 def test_a_stack_is_bounded_by_its_bytes(hub: FeedHub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feed_dataset, "_ONE_BY_ONE", 1)
     monkeypatch.setattr(feed_dataset, "_STACK_BYTES", 1000)

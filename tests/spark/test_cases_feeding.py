@@ -7,6 +7,7 @@ import re
 import signal
 import threading
 import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from testbed.waiting import poll_until
 
 from tfos_core.cancellation import Cancellation
 from tfos_core.errors import ClusterStateError, FeedError, FeedTimeoutError, InterruptedRunError, NodeFailedError
+from tfos_core.options import NodeCache
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -105,6 +107,25 @@ def test_train_feeds_as_many_epochs_as_asked_and_may_be_called_again(
         assert running.report().rows == 3 * EVERY_ROW
     assert sum(taken(tmp_path).values()) == 3 * EVERY_ROW
     assert [event.rows for event in events.all("feed_finished")] == [EVERY_ROW] * 3
+
+
+def test_epochs_after_the_first_come_from_the_nodes(sc: SparkContext, nothing_left: None, tmp_path: Path) -> None:
+    """Kept in memory in one call, on disk and shuffled in another. Kills are in the slow tier, the rest in the unit tests."""
+    data = [([number / 3, -0.0], number, f"row {number}") for number in range(60)]
+    rdd, epochs, events = sc.parallelize(data, 4), 3, Recorder()
+    options = {"cache": NodeCache()}
+    with started_cluster(sc, nodes.note_rows, {"folder": str(tmp_path)}, on_event=events, options=options) as running:
+        for cache in (None, NodeCache(memory_bytes=0, shuffle=True)):
+            report = running.train(rdd, num_epochs=epochs, cache=cache)
+            assert (report.rows, report.epochs, report.partitions) == (60 * epochs, epochs, 4 * epochs)
+        running.shutdown()
+    fed = events.all("feed_finished")
+    assert [(event.cached, event.rows) for event in fed] == [(False, 60), (True, 60), (True, 60)] * 2
+    for call in (fed[:epochs], fed[epochs:]):
+        assert all(event.rows_per_node == call[0].rows_per_node for event in call)
+    texts = Counter(text for found in nodes.notes(tmp_path).values() for note in found for text in note.get("rows", ()))
+    assert texts == Counter({repr(row): 2 * epochs for row in data})
+    assert "cache-not-used" not in {warning.id for warning in events.all("warning")}
 
 
 def test_steps_that_are_slow_but_go_on_are_no_timeout(sc: SparkContext, nothing_left: None, tmp_path: Path) -> None:

@@ -168,6 +168,30 @@ def test_a_dry_run_as_json_has_the_same(job: Path) -> None:
     assert "abcdef" not in json.dumps(shown)
 
 
+@pytest.mark.parametrize(("kind", "heeds_signals"), [("yarn-cluster", False), ("kubernetes-cluster", True)])
+def test_the_plan_of_a_driver_on_the_cluster_says_how_it_is_heard(job: Path, kind: str, heeds_signals: bool) -> None:
+    plan = dry_run_of(SPECS[kind], job).plan
+    assert plan.remote is not None
+    assert plan.remote.record.endswith("/.tfos/runs/r1")
+    assert plan.remote.heeds_signals is heeds_signals
+    assert JobPlan.from_json(plan.to_json()) == plan
+    assert dry_run_of(SPECS["yarn-client"], job).plan.remote is None
+
+
+def test_the_checkpoint_of_a_stream_is_where_the_next_driver_finds_it(job: Path) -> None:
+    stream = BASE + "stream: {source: files, path: 'hdfs://nn/in', format: text}\n"
+    for spark, place in (
+        ("spark: {master: yarn}\n", f"file://{RUN}/checkpoint"),
+        (
+            "spark: {master: yarn, deploy_mode: cluster, conf: {spark.yarn.stagingDir: 'hdfs://nn/s'}}\n",
+            "hdfs://nn/s/.tfos/runs/r1/checkpoint",
+        ),
+    ):
+        plan = dry_run_of(stream + spark, job).plan
+        assert plan.stream is not None
+        assert plan.stream.checkpoint == place
+
+
 def test_nodes_on_the_driver_are_counted_apart(job: Path) -> None:
     text = BASE + "input_mode: tensorflow\nnum_ps: 2\ndriver_ps_nodes: true\n"
     shown = dry_run_of(text, job).text()

@@ -39,7 +39,11 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 }
 _LEAST_SCALE = 0.25
 #: Run when they are there.
-OPTIONAL = {"cache": ("cache.py",), "end_to_end": ("end_to_end.py",)}
+OPTIONAL = {
+    "cache": ("cache.py",),
+    # The whole gigabyte takes a minute for each epoch.
+    "end_to_end": ("end_to_end.py", "--gigabytes", "0.1"),
+}
 
 
 def main() -> int:

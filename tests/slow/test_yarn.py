@@ -124,6 +124,15 @@ def result_of(process: TfosProcess, exit_code: int) -> dict[str, Any]:
     return result
 
 
+@contextlib.contextmanager
+def taken_port() -> Iterator[str]:
+    """A port on which `tfos` can not listen: there is no live connection then."""
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        holder.listen()
+        yield str(holder.getsockname()[1])
+
+
 def run_folder(process: TfosProcess) -> Path:
     return Path(process.wait_for_event("submitted")["run_folder"])
 
@@ -170,10 +179,8 @@ def test_a_job_runs_in_both_modes_of_both(job: Start, yarn: YarnCluster, deploy:
 
 
 def test_without_a_live_connection_the_record_tells_everything(job: Start, yarn: YarnCluster) -> None:
-    with socket.socket() as holder:
-        holder.bind(("127.0.0.1", 0))
-        holder.listen()
-        process = job("cluster", TFOS_SERVER_PORT=str(holder.getsockname()[1]))
+    with taken_port() as port:
+        process = job("cluster", TFOS_SERVER_PORT=port)
         result = result_of(process, 0)
     assert result["rows_fed"] == 100
     assert "no live connection" in process.stderr
@@ -190,7 +197,7 @@ def test_without_a_live_connection_the_record_tells_everything(job: Start, yarn:
 
 
 def test_an_error_of_the_program_gives_1_with_the_node_and_its_traceback(job: Start) -> None:
-    result = result_of(job("cluster", "--set args.fails=true"), 1)
+    result = result_of(job("cluster", "--set input_mode=tensorflow --set data=null --set args.fails=true"), 1)
     assert result["first_failure"]["node"] == "worker:1"
     assert "ValueError: this node does not like its rows" in result["first_failure"]["traceback"]
 
@@ -208,13 +215,16 @@ def test_a_driver_that_is_killed_for_memory_is_named_as_such(job: Start) -> None
     assert "spark.driver.memoryOverhead" in result["hint"]
 
 
-def test_cancel_ends_a_job_on_the_cluster_cleanly(job: Start, yarn: YarnCluster, run_line: RunLine) -> None:
-    process = job("cluster", "--set args.sleep=600")
-    process.wait_for_event("feed_finished", LONGEST_S)
-    run_id = process.wait_for_event("submitted")["run_id"]
-    run_line(f"tfos cancel {run_id}", fresh=True, timeout_s=100)
-    result = result_of(process, 130)
+@pytest.mark.parametrize("way", ["live", "record"])
+def test_cancel_ends_a_job_on_the_cluster_cleanly(job: Start, yarn: YarnCluster, run_line: RunLine, way: str) -> None:
+    with taken_port() as port:
+        process = job("cluster", "--set args.sleep=600", **({"TFOS_SERVER_PORT": port} if way == "record" else {}))
+        process.wait_for_event("feed_finished", LONGEST_S)
+        run_id = process.wait_for_event("submitted")["run_id"]
+        run_line(f"tfos cancel {run_id}", fresh=True, timeout_s=100)
+        result = result_of(process, 130)
     assert result["status"] == "interrupted"
+    assert ("no live connection" in process.stderr) == (way == "record")
     yarn.wait_until_gone(status_of(process)["application_id"])
 
 

@@ -21,6 +21,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tfos_core.autograph import leave_legacy_keras_alone
 from tfos_core.context import TFNodeContext
 from tfos_core.errors import ChannelClosedError, ClusterStateError
 from tfos_core.link import Link
@@ -134,6 +135,7 @@ class _Node:
         A child that the function forked comes out here too; its end is not the node's.
         """
         watch_join(self._joined)
+        leave_legacy_keras_alone()
         pid = os.getpid()
         try:
             # The payload came from the driver through Spark's own channel and two pipes of this user.

@@ -127,7 +127,9 @@ class PodRunner:
             state = {"terminated": {"exitCode": code if code >= 0 else 128 - code, "reason": reason}}
         name = body["spec"]["containers"][0]["name"]
         container = {"name": name, "state": state, "ready": code is None, "restartCount": 0, "image": "", "imageID": ""}
-        self._api.set_status(body, {"phase": phase, "podIP": LOOPBACK, "hostIP": LOOPBACK, "containerStatuses": [container]})
+        ready = {"type": "Ready", "status": "True" if code is None else "False"}
+        status = {"phase": phase, "podIP": LOOPBACK, "hostIP": LOOPBACK, "containerStatuses": [container], "conditions": [ready]}
+        self._api.set_status(body, status)
 
 
 class _Pod:

@@ -130,16 +130,22 @@ class BatchSource:
     def _own(self, ahead: int) -> Iterator[tuple[list[Array], int]]:
         """The batches of this node's own rows: one at first, then ever more at once, so that few are lost to `take(1)`.
 
-        Nothing is waited for when a whole batch is there.
+        Nothing is waited for when a whole batch is there, and no other partition is begun: it may be what another node waits for.
         """
         iteration = self.hub.inbox.begin_iteration()
         pieces: list[list[Array]] = []
         size, rows, batches, given = self.batch_size, 0, 1, 0
-        is_over = False
+        is_over, stream = False, None
         while not is_over:
-            unless = _at_once if rows >= size else None
-            taken = self.hub.inbox.take(size * batches - rows, iteration=iteration, unless=unless)
+            is_enough = rows >= size
+            taken = self.hub.inbox.take(
+                size * batches - rows,
+                iteration=iteration,
+                unless=_at_once if is_enough else None,
+                stream=stream if is_enough else None,
+            )
             if isinstance(taken, Piece):
+                stream = taken.stream
                 pieces.append(self._arrays(taken))
                 rows += taken.stop - taken.start
                 if rows < size * batches:

@@ -205,16 +205,24 @@ class Inbox:
                 self._changed.wait()
             return None
 
-    def take(self, limit: int, *, iteration: int | None = None, unless: Callable[[], bool] | None = None) -> Piece | Mark:
+    def take(
+        self,
+        limit: int,
+        *,
+        iteration: int | None = None,
+        unless: Callable[[], bool] | None = None,
+        stream: Stream | None = None,
+    ) -> Piece | Mark:
         """Up to `limit` rows of one block, or what ended. Waits for as long as the feed is open and nothing comes.
 
         Args:
             iteration: of `begin_iteration`, for consumers that want arrays of the rows.
             unless: a condition on which nothing is waited for: Mark.NOTHING when nothing is there.
+            stream: rows of this one only: Mark.NOTHING when others come next.
         """
         with self._consumer:
             while True:
-                entry = self._next(iteration, unless)
+                entry = self._next(iteration, unless, stream)
                 if isinstance(entry, Mark):
                     return entry
                 block = self._opened(entry, arrays=iteration is not None) if entry.block is None else entry.block
@@ -235,7 +243,7 @@ class Inbox:
         entry.payload = None
         return entry.block
 
-    def _next(self, iteration: int | None, unless: Callable[[], bool] | None) -> _Entry | Mark:
+    def _next(self, iteration: int | None, unless: Callable[[], bool] | None, stream: Stream | None) -> _Entry | Mark:
         with self._changed:
             while True:
                 if iteration is not None and iteration != self._ends.iteration:
@@ -245,6 +253,9 @@ class Inbox:
                 if self._serving is not None and (mark := self._served()) is not None:
                     self._serving = None
                     return mark
+                head = self._current or (self._entries[0] if self._entries else None)
+                if stream is not None and isinstance(head, _Entry) and head.stream is not stream:
+                    return Mark.NOTHING
                 if self._current is not None:
                     return self._current
                 if self._entries:

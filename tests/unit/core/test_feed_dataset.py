@@ -37,9 +37,9 @@ def hub(tmp_path: Path) -> Iterator[FeedHub]:
         made.stop()
 
 
-def put(hub: FeedHub, rows: list[Any], seq: int = 0) -> None:
-    """What an intake does with a partition that holds `rows`."""
-    stream = Stream(seq=seq, partition=0, attempt=0, infer=False, on_drained=lambda _: None)
+def put(hub: FeedHub, rows: list[Any], seq: int = 0, stream: Stream | None = None) -> None:
+    """What an intake does with a partition that holds `rows`, or with a block of one."""
+    stream = stream or Stream(seq=seq, partition=0, attempt=0, infer=False, on_drained=lambda _: None)
     packed = pack_list(rows)
     data = b"".join(bytes(memoryview(buffer).cast("B")) for buffer in packed.buffers)
     payload = np.frombuffer(bytearray(data), dtype=np.uint8)
@@ -165,15 +165,16 @@ def test_stacks_hold_the_same_batches_ever_more_at_once(hub: FeedHub, monkeypatc
     put(hub, rows[70:])
     end(hub, 0, final=True)
     found = list(source(hub, 4).stacks())
-    # Blocks end within a batch, which the next one completes.
-    assert [stack.shape for stack in found] == [(1, 4), (2, 4), (4, 4), (8, 4), (7, 4), (1, 2)]
+    # Partitions end within a batch, which the next one completes.
+    assert [stack.shape for stack in found] == [(1, 4), (2, 4), (4, 4), (8, 4), (2, 4), (5, 4), (1, 2)]
     assert np.concatenate([stack.ravel() for stack in found]).tolist() == rows
 
 
 def test_stacks_lie_where_tensorflow_takes_them_without_a_copy(hub: FeedHub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feed_dataset, "_ONE_BY_ONE", 1)
+    one = Stream(seq=0, partition=0, attempt=0, infer=False, on_drained=lambda _: None)
     for number in range(10):
-        put(hub, [float(number)] * 3)
+        put(hub, [float(number)] * 3, stream=one)
     end(hub, 0, final=True)
     stacks = [stack for stack in source(hub, 4).stacks() if stack.size > 4]
     assert [stack.ctypes.data % 64 for stack in stacks] == [0] * len(stacks)

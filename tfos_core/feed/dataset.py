@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -104,6 +104,8 @@ class BatchSource:
     all_epochs: bool
     drop_remainder: bool
     allow_empty: bool = False
+    #: How many batches the last iteration took at once at its end, when it came there.
+    _pace: list[int] = field(default_factory=lambda: [1])
 
     def __call__(self) -> Iterator[Any]:
         """One iteration: the batches, one by one."""
@@ -131,11 +133,13 @@ class BatchSource:
         """The batches of this node's own rows: one at first, then ever more at once, so that few are lost to `take(1)`.
 
         Nothing is waited for when a whole batch is there, and no other partition is begun: it may be what another node waits for.
+        Of an epoch from the cache, of which nobody waits for anything, the second stack is as large as the epoch before suggests.
         """
         iteration = self.hub.inbox.begin_iteration()
         pieces: list[list[Array]] = []
         size, rows, batches, given = self.batch_size, 0, 1, 0
-        is_over, stream = False, None
+        is_over, stream, used_s, most = False, None, 0.0, 1
+        pace, self._pace[0] = self._pace[0], 1
         while not is_over:
             is_enough = rows >= size
             taken = self.hub.inbox.take(
@@ -161,10 +165,15 @@ class BatchSource:
                 yield [column[: whole * size] for column in columns], whole
                 pieces = [[column[whole * size :] for column in columns]] if rest else []
                 rows, given = rest, given + whole
+                took_s = time.monotonic() - since
+                used_s += took_s
+                most = min(ahead, _STACK_BYTES // max(1, _row_bytes(columns) * size))
                 if given >= _ONE_BY_ONE:
-                    used_s = max(time.monotonic() - since, 1e-6) / whole
-                    fitting = _STACK_BYTES // max(1, _row_bytes(columns) * size)
-                    batches = max(1, min(2 * batches, ahead, int(_STACK_S / used_s), fitting))
+                    batches = _in_time(min(2 * batches, most), took_s / whole)
+                elif stream is not None and stream.is_replay:
+                    batches = min(pace, most)
+        if given:
+            self._pace[0] = _in_time(most, used_s / given)
         if rows and not self.drop_remainder:
             yield self._joined(pieces), 1
 
@@ -202,6 +211,11 @@ class BatchSource:
 def _row_bytes(columns: Sequence[Array]) -> int:
     """Bytes of a row, from the first one where values differ in length."""
     return sum(len(column[0]) if column.dtype == object else column.nbytes // len(column) for column in columns)
+
+
+def _in_time(batches: int, used_s: float) -> int:
+    """As many batches, but not more than are used while a stack should last."""
+    return max(1, min(batches, int(_STACK_S / max(used_s, 1e-6))))
 
 
 def _concatenated(parts: Sequence[Array]) -> Array:

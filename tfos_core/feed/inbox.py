@@ -53,6 +53,11 @@ class Stream:
     dead: bool = False
     drained: bool = False
 
+    @property
+    def is_replay(self) -> bool:
+        """Whether the rows come from the cache: all partitions of the node in one."""
+        return self.partition < 0
+
     def is_drained(self) -> bool:
         """Whether all rows came and were consumed (and answered)."""
         done = self.ended and self.pending == 0 and not self.dead

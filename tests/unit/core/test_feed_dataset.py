@@ -20,6 +20,7 @@ from tfos_core.feed.dataset import BatchSource
 from tfos_core.feed.elements import arrays
 from tfos_core.feed.hub import FeedHub
 from tfos_core.feed.inbox import Stream
+from tfos_core.feed.keeping import NodeCache
 from tfos_core.feed.packing import pack_list
 
 
@@ -179,6 +180,22 @@ def test_stacks_lie_where_tensorflow_takes_them_without_a_copy(hub: FeedHub, mon
     stacks = [stack for stack in source(hub, 4).stacks() if stack.size > 4]
     assert [stack.ctypes.data % 64 for stack in stacks] == [0] * len(stacks)
     assert stacks
+
+
+def test_a_replayed_epoch_goes_on_as_the_one_before_ended(hub: FeedHub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed_dataset.time, "monotonic", lambda: 0.0)
+    hub.cache.begin(0, NodeCache())
+    put(hub, [1.0] * 80, stream=Stream(seq=0, partition=0, attempt=0, infer=False, keeps=True, on_drained=lambda _: None))
+    end(hub, 0)
+    batches = source(hub, 4)
+    assert [stack.shape[0] for stack in batches.stacks()] == [1] * 16 + [2, 2]
+    for seq in (1, 2):
+        hub.on_message({"op": "feed.replay", "seq": seq, "kept": 0, "epoch": seq, "shuffle": None, "again": True})
+        end(hub, seq, final=seq == 2)
+    assert [stack.shape[0] for stack in batches.stacks()] == [1, 19]
+    abandoned = batches.stacks()
+    assert next(abandoned).shape[0] == 1
+    assert [stack.shape[0] for stack in batches.stacks()] == [1] * 16 + [2, 1], "who breaks off gets few at once again"
 
 
 def test_a_stack_is_bounded_by_its_bytes(hub: FeedHub, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -127,10 +127,11 @@ class Job:
             self._spark = spark
         self._progress.mark("spark_s", begun)
         sc = spark.sparkContext
-        self._record.update(state=RunState.RUNNING, application_id=str(sc.applicationId))
+        application = application_of(sc, master=self._plan.remote.master if self._plan.remote is not None else None)
+        self._record.update(state=RunState.RUNNING, application_id=application)
         self.emit(
             events.DriverStarted(
-                application_id=str(sc.applicationId),
+                application_id=application,
                 host=socket.gethostname(),
                 pid=os.getpid(),
                 spark_version=str(sc.version),

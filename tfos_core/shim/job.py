@@ -19,6 +19,7 @@ from tfos_core.exit_codes import ExitCode
 from tfos_core.jobplan import JobPlan
 from tfos_core.options import ClusterOptions
 from tfos_core.shim import answering, probing, streaming, training, usercode
+from tfos_core.shim.application import application_of
 from tfos_core.shim.errors import DriverLostError, SubmissionError
 from tfos_core.shim.record import RecordWriter
 from tfos_core.shim.result import Progress

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from tfos_core.errors import FeedError
 from tfos_core.feed.blocks import Block, ColumnsBlock, RowsBlock, decode, decode_plain
 from tfos_core.feed.keeping import NodeCache
 from tfos_core.feed.numbers import Form, NumbersBlock, compact, to_numbers
@@ -145,13 +146,23 @@ class BlockCache:
         return kept
 
     def open(self, kept: Kept) -> Block | None:
-        """The rows of a kept block; None when the cache was closed meanwhile."""
+        """The rows of a kept block; None when the cache was closed meanwhile.
+
+        Raises:
+            FeedError: the file can not be read.
+        """
         arrays, is_own = kept.arrays, False
         if kept.places:
             with self._lock:
                 if self._file is None:
                     return None
-                arrays, is_own = tuple(_read(self._file, place) for place in kept.places), True
+                try:
+                    arrays, is_own = tuple(_read(self._file, place) for place in kept.places), True
+                except OSError as exc:
+                    raise FeedError(
+                        f"rows that were kept in {self._folder} can not be read: {exc}",
+                        "Set data.cache: none, or data.cache_disk: null.",
+                    ) from exc
         if kept.form is not None:
             return NumbersBlock(kept.form, arrays, kept.size)
         payload = arrays[0]

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tfos_core.errors import ConfigError
+from tfos_core.errors import ConfigError, FeedError
 from tfos_core.feed import cache as module
 from tfos_core.feed.blocks import decode_schema
 from tfos_core.feed.cache import BlockCache, local_folder
@@ -198,6 +198,6 @@ def test_a_file_that_was_cut_off_is_an_error(tmp_path: Path) -> None:
     keep(cache, Kind.RAW_PICKLE, raw([1, 2]))
     assert cache._file is not None
     os.ftruncate(cache._file, 1)
-    with pytest.raises(OSError, match="ended"):
+    with pytest.raises(FeedError, match="can not be read: the file of the cache ended"):
         cache.open(cache.order(0, None)[0])
     assert module._bytes_of(np.arange(2, dtype=np.int16)).nbytes == 4

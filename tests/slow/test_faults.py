@@ -33,9 +33,10 @@ RESULTS = ROOT / "benchmarks" / "results"
 MODES = ("spark", "tensorflow")
 #: From the fault, or from the deadline, until the event that tells of it.
 NOTICE_S = 5.0
-#: Until `tfos` has ended as well: Spark needs its time.
-END_S = 12.0
-FEED_TIMEOUT_S = 3.0
+#: Until `tfos` has ended as well: Spark needs its time, on a loaded machine more of it.
+END_S = 20.0
+#: Programs that are slow to start on a loaded machine must have begun when their deadline passes.
+FEED_TIMEOUT_S = 8.0
 DISK_MB = 256
 
 Start = Callable[..., FaultRun]
@@ -130,7 +131,12 @@ def test_a_function_that_takes_no_rows(table: FaultTable, start: Start) -> None:
     run.await_fault()
     row = after_deadline(run.finish(), FEED_TIMEOUT_S, "feed_timeout")
     place = r"it is in wait_for_a_lock_that_nobody_gives_back \(app\.py:\d+\)"
-    check(table, row, ExitCode.FEEDING, r"^worker:1 \(executor \d on 127\.0\.0\.1\) consumed no row for 3 seconds .*" + place)
+    check(
+        table,
+        row,
+        ExitCode.FEEDING,
+        rf"^worker:1 \(executor \d on 127\.0\.0\.1\) consumed no row for {FEED_TIMEOUT_S:g} seconds .*" + place,
+    )
     assert_the_stack_is_told(run)
 
 
@@ -138,7 +144,7 @@ def test_a_function_that_takes_no_rows(table: FaultTable, start: Start) -> None:
     ("mode", "since", "seconds"),
     [
         # Where nothing is fed the shutdown begins with the cluster: it waits for the functions to return.
-        ("tensorflow", "cluster_ready", 6.0),
+        ("tensorflow", "cluster_ready", 12.0),
         # Instances have the time from the start of the job, which has to wait for executors too.
         ("parallel", "driver_started", 25.0),
     ],

@@ -62,7 +62,9 @@ def write_pairs(pairs: Sequence[VersionPair], file: Path = FILE) -> None:
 
 
 def pairs_table(pairs: Sequence[VersionPair]) -> str:
-    """The table for the documentation."""
+    """The table for the documentation; nothing while there are no pairs."""
+    if not pairs:
+        return ""
     columns = [field.name for field in fields(VersionPair) if field.name in _SHOWN]
     lines = [[_SHOWN[name] for name in columns], ["---"] * len(columns)]
     lines += [[getattr(pair, name) for name in columns] for pair in pairs]

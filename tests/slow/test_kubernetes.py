@@ -116,6 +116,13 @@ def assert_nothing_secret(api: ApiServer, *folders: Path) -> None:
         assert [str(path) for path in files if SECRET.encode() in path.read_bytes()] == []
 
 
+def assert_all_rows_were_fed(record: Path) -> None:
+    """Both nodes said how many they had, in an environment with the variable and the secret."""
+    said = "".join(path.read_text() for path in (record / "nodes").glob("*.log"))
+    assert len(re.findall(r"had \d+ rows; hello world; 11 letters", said)) == 2, said
+    assert sum(map(int, re.findall(r"had (\d+) rows", said))) == 1000
+
+
 def assert_executors_are_as_the_docs_say(api: ApiServer) -> None:
     executors = [pod for pod in api.objects("pods") if pod["metadata"]["labels"]["spark-role"] == "executor"]
     assert sorted(pod["metadata"]["name"] for pod in executors) == ["digits-exec-exec-1", "digits-exec-exec-2"]
@@ -136,7 +143,7 @@ def test_the_driver_of_cluster_mode_is_a_pod_that_runs_the_job(
     nothing_left: None, api: ApiServer, pods: PodRunner, run_line: RunLine, tmp_path: Path, tfos_home: Path
 ) -> None:
     write_job(tmp_path, api, "cluster")
-    outcome = run_line("tfos train job.yaml", fresh=True, timeout_s=LONGEST_S)
+    run_line("tfos train job.yaml", fresh=True, timeout_s=LONGEST_S)
 
     (driver,) = (pod for pod in api.objects("pods") if pod["metadata"]["labels"]["spark-role"] == "driver")
     container, variables = container_of(driver), dict(environment_of(driver))
@@ -166,9 +173,8 @@ def test_the_driver_of_cluster_mode_is_a_pod_that_runs_the_job(
     assert_executors_are_as_the_docs_say(api)
     assert_nothing_secret(api, tmp_path / "uploads", tfos_home)
 
-    assert len(re.findall(r"had \d+ rows; hello world; 11 letters", outcome.stderr + outcome.stdout)) == 2
-    assert sum(map(int, re.findall(r"had (\d+) rows", outcome.stderr + outcome.stdout))) == 1000
     (record,) = (tfos_home / "runs").iterdir()
+    assert_all_rows_were_fed(record)
     status = json.loads((record / "status.json").read_text())
     assert (status["exit_code"], status["rows_fed"]) == (0, 1000)
     assert status["application_id"] == f"training:{driver['metadata']['name']}"
@@ -185,11 +191,12 @@ def test_in_client_mode_executors_in_pods_connect_to_the_driver_here(
 ) -> None:
     monkeypatch.setenv("DB_PASSWORD", SECRET)
     write_job(tmp_path, api, "client")
-    outcome = run_line("tfos train job.yaml", fresh=True, timeout_s=LONGEST_S)
+    run_line("tfos train job.yaml", fresh=True, timeout_s=LONGEST_S)
     assert {pod["metadata"]["labels"]["spark-role"] for pod in api.objects("pods")} == {"executor"}
     assert_executors_are_as_the_docs_say(api)
     assert_nothing_secret(api, tfos_home)
-    assert sum(map(int, re.findall(r"had (\d+) rows", outcome.stderr + outcome.stdout))) == 1000
+    (record,) = (tfos_home / "runs").iterdir()
+    assert_all_rows_were_fed(record)
 
 
 def test_a_program_that_fails_in_a_pod_is_the_users_error(

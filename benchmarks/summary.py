@@ -38,7 +38,17 @@ def summarise(results: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     ratios = [found for goal in goals if (found := _compare(goal, results)) is not None]
     limits = [found for limit in LIMITS if (found := _check(limit, results)) is not None]
     machines = {key: entry["machine"] for key, entry in results.items()}
-    return {"machines": _alike(machines), "ratios": ratios, "limits": limits, "others": list(_others(results, goals))}
+    loads: dict[str, float] = {}
+    for key, machine in machines.items():
+        benchmark = key.partition("/")[0]
+        loads[benchmark] = max(loads.get(benchmark, 0.0), machine["load_1min"])
+    return {
+        "machines": _alike(machines),
+        "loads": loads,
+        "ratios": ratios,
+        "limits": limits,
+        "others": list(_others(results, goals)),
+    }
 
 
 def _each(goals: Iterable[Goal], results: Mapping[str, Any]) -> Iterator[Goal]:
@@ -139,6 +149,7 @@ def verdict(entry: Mapping[str, Any]) -> str:
 def render_text(summary: Mapping[str, Any]) -> str:
     """For a terminal."""
     lines = [_machine_text(machine) for machine in summary["machines"]]
+    lines.append("load at the end: " + ", ".join(f"{benchmark} {load:.1f}" for benchmark, load in summary["loads"].items()))
     lines.append(f"\n{'':64}{'ratio':>9}{'least':>9}{'most':>9} {'pairs':>5} {'goal':>6}  met")
     for entry in summary["ratios"]:
         goal = "" if entry["goal"] is None else f"{entry['goal']:g}"
@@ -161,6 +172,7 @@ def render_markdown(summary: Mapping[str, Any]) -> str:
     parts = ["\n".join(f"Measured on {_machine_text(machine)}." for machine in summary["machines"])]
     for benchmark in dict.fromkeys(entry["benchmark"] for entry in (*summary["ratios"], *summary["limits"], *summary["others"])):
         parts.append(f"### {_TITLES.get(benchmark, benchmark)}")
+        parts.append(f"Load of the machine at the end, the benchmark's own included: {summary['loads'][benchmark]:.1f}.")
         ratios = [entry for entry in summary["ratios"] if entry["benchmark"] == benchmark]
         if ratios:
             parts.append("\n".join(_ratio_rows(ratios)))

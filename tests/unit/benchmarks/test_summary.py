@@ -65,6 +65,7 @@ def test_what_misses_its_goal_or_its_limit_is_told_in_both_forms() -> None:
     page = render_markdown(summary)
     assert page.count("(missed)") == 2
     assert "A CPU, 2 cores, 4.0 GiB" in page
+    assert page.count("Load of the machine at the end") == 2
 
 
 def test_the_page_quotes_the_committed_figures() -> None:

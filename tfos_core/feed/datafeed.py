@@ -156,7 +156,7 @@ class DataFeed:
         if self._mapping is None:
             batch: list[Any] = []
             for piece in pieces:
-                batch += piece.block.rows(piece.start, piece.stop)
+                batch.extend(piece.block.rows(piece.start, piece.stop))
             return batch
         wanted = tuple(self._mapping)
         tensors: dict[str, list[Any]] = {tensor: [] for tensor in self._mapping.values()}
@@ -166,5 +166,6 @@ class DataFeed:
             except FeedError as exc:
                 raise FeedError(exc.message, exc.hint, self._hub.node, piece.stream.partition) from exc
             for tensor, column in zip(self._mapping.values(), columns, strict=True):
-                tensors[tensor] += column
+                # Not `+=`, which NumPy takes for an addition when the column is an array.
+                tensors[tensor].extend(column)
         return tensors

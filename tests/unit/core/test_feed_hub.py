@@ -389,6 +389,17 @@ def test_input_mapping_gives_columns_in_lexicographic_order(node: Node) -> None:
     fed.result(DEADLINE)
 
 
+@pytest.mark.parametrize("width", [1, 3])
+def test_columns_of_arrays_are_lists_of_arrays_in_a_mapped_batch(node: Node, width: int) -> None:
+    rows = [(np.full(width, float(index)), index) for index in range(5)]
+    fed = node.later(node.feed, rows, block_bytes=64)  # several blocks in one batch
+    batch = DataFeed(node.hub, input_mapping={"x": "image", "y": "label"}).next_batch(5)
+    fed.result(DEADLINE)
+    assert {name: type(column) for name, column in batch.items()} == {"image": list, "label": list}
+    assert [image.tolist() for image in batch["image"]] == [[float(index)] * width for index in range(5)]
+    assert batch["label"] == list(range(5))
+
+
 def test_a_mapping_that_does_not_fit_says_so(node: Node) -> None:
     fed = node.later(node.feed, [(1.0, "a"), (2.0, "b")])
     with pytest.raises(FeedError, match="names 1 columns, but a row has 2 fields"):

@@ -20,7 +20,7 @@ help:
 	@echo "make test-all    all of these"
 	@echo "make test-matrix the oldest and the newest pair of Spark and TensorFlow, each in an environment of its own"
 	@echo "make lint        ruff and mypy;   make format  ruff's fixes"
-	@echo "make bench       every benchmark (half an hour), against Spark alone and TensorFlowOnSpark 2.2.5; ONLY=feed,control for a part"
+	@echo "make bench       every benchmark (most of an hour), against Spark alone and TensorFlowOnSpark 2.2.5; ONLY=feed,control for a part"
 	@echo "make yarn-up     a YARN on this machine to try things on (Hadoop from Maven);   make yarn-down  ends it"
 	@echo "make clean       remove .venv, caches and the demo's model (records of runs are in ~/.tfos)"
 

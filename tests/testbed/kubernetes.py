@@ -228,13 +228,19 @@ def _owns(owner: Json, body: Json) -> bool:
 
 
 def _is_selected(body: Json, request: Request) -> bool:
-    """Whether an object has the labels that are asked for; of selectors, those that Spark uses: `a=b`, `!a`, `a in (b,c)`."""
+    """Whether an object is asked for; of selectors, those that Spark uses: `metadata.name=a`, `a=b`, `a!=b`, `!a`, `a in (b,c)`."""
+    field, _, value = request.query.get("fieldSelector", "").partition("=")
+    if field == "metadata.name" and body["metadata"]["name"] != value:
+        return False
     labels = body["metadata"].get("labels", {})
     for term in re.split(r",(?![^(]*\))", request.query.get("labelSelector", "")):
         if among := re.match(r"\s*(\S+) in \((.*)\)", term):
             wanted: bool = labels.get(among[1]) in among[2].split(",")
         elif term.startswith("!"):
             wanted = term[1:] not in labels
+        elif "!=" in term:
+            name, _, value = term.partition("!=")
+            wanted = labels.get(name) != value
         else:
             name, separator, value = term.partition("=")
             wanted = not separator or labels.get(name) == value.lstrip("=")

@@ -35,12 +35,19 @@ def pod(name: str, owner: str = "", **labels: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("selector", "names"),
-    [("role=driver", ["a"]), ("role%3Dexecutor%2Cid%20in%20%281%2C2%29", ["b"]), ("%21id", ["a"]), ("", ["a", "b"])],
+    [
+        ("labelSelector=role=driver", ["a"]),
+        ("labelSelector=role%3Dexecutor%2Cid%20in%20%281%2C2%29", ["b"]),
+        ("labelSelector=%21id", ["a"]),
+        ("labelSelector=role%3Dexecutor,gone!%3Dtrue", ["b"]),
+        ("fieldSelector=metadata.name%3Da", ["a"]),
+        ("labelSelector=", ["a", "b"]),
+    ],
 )
-def test_pods_are_listed_by_labels(selector: str, names: list[str], api: ApiServer) -> None:
+def test_pods_are_listed_by_labels_and_names(selector: str, names: list[str], api: ApiServer) -> None:
     ask(api, PODS, "POST", pod("a", role="driver"))
     ask(api, PODS, "POST", pod("b", role="executor", id="1"))
-    assert [found["metadata"]["name"] for found in ask(api, f"{PODS}?labelSelector={selector}")["items"]] == names
+    assert [found["metadata"]["name"] for found in ask(api, f"{PODS}?{selector}")["items"]] == names
 
 
 def test_what_is_applied_twice_keeps_its_identity_and_what_is_made_twice_is_refused(api: ApiServer) -> None:

@@ -247,7 +247,8 @@ def test_a_shipped_environment_is_that_of_driver_and_nodes(job: Start, tmp_path:
     venv = make_venv(tmp_path / "venv")
     install(venv, "only-in-the-pack", {"only_in_the_pack.py": "ANSWER = 42\n"})
     ours = site_of(Path(sys.prefix))
-    for path in (*ours.glob("numpy"), *ours.glob("numpy.libs")):
+    # What the driver and the nodes need of tfos itself.
+    for path in (*ours.glob("numpy"), *ours.glob("numpy.libs"), *ours.glob("pyarrow"), *ours.glob("pyarrow.libs")):
         subprocess.run(["cp", "-r", path, site_of(venv)], check=True, timeout=60)
     write_archive(inspect_venv(venv), tmp_path / "env.tar.gz", level=1)
     process = job("cluster", "--set environment.pack=env.tar.gz --set args.imports=true")

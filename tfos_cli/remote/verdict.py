@@ -42,7 +42,7 @@ def error_of(
     if report.outcome == "FAILED" and not driver_started:
         return SubmitError(
             f"application {application} ended before its driver had started{because}",
-            f"Read the log of its container: '{_log_command(application)}'.",
+            f"Its Python has to be there, with NumPy and pyarrow. Read the log of its container: '{_log_command(application)}'.",
         )
     return DriverLostError(
         f"application {application} ended ({report.outcome}) and its driver did not say how the job went{because}",

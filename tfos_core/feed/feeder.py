@@ -17,9 +17,10 @@ from typing import Any
 from tfos_core.errors import FeedError, FeedTimeoutError, TfosError
 from tfos_core.feed import wire
 from tfos_core.feed.failures import from_wire, to_wire
+from tfos_core.feed.last_word import leave_word
 from tfos_core.feed.packing import Packed
 from tfos_core.feed.progress import ProgressReader
-from tfos_core.feed.rendezvous import Descriptor
+from tfos_core.feed.rendezvous import Descriptor, remove_folder
 from tfos_core.feed.wire import HEADER_BYTES, Header, Kind, Mode, Op
 
 __all__ = ("Feeder", "Hello", "NodeClosedError", "NodeRefusedError")
@@ -136,6 +137,7 @@ class Feeder:
             sock.setblocking(False)
         except OSError as exc:
             sock.close()
+            self._tidy_up()
             raise NodeRefusedError(
                 FeedError(
                     f"the node {self._descriptor.node} is gone: {exc}",
@@ -144,6 +146,12 @@ class Feeder:
                 )
             ) from exc
         return sock
+
+    def _tidy_up(self) -> None:
+        """A supervisor that was killed leaves its folder. Whoever finds that removes it, and notes why for the tasks to come."""
+        if not self._descriptor.is_alive():
+            leave_word(os.environ, self._descriptor.generation, self._descriptor.node, "its supervisor was killed")
+            remove_folder(self._folder)
 
     def _broken(self) -> Exception:
         """The connection broke: ask again, since whoever holds the socket now knows why."""

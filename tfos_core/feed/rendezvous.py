@@ -74,6 +74,8 @@ class Descriptor:
             return False
         except PermissionError:
             return True
+        if _stat_fields(self.supervisor_pid)[:1] == ["Z"]:
+            return False  # it has ended, and nobody has asked for its exit code yet
         return self.supervisor_started in (0, process_start_time(self.supervisor_pid))
 
 
@@ -148,11 +150,18 @@ def sweep(environ: Mapping[str, str]) -> tuple[Path, ...]:
 def process_start_time(pid: int) -> int:
     """When a process started, in clock ticks since the boot; 0 when unknown."""
     try:
-        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-        # The name, in parentheses, may hold spaces.
-        return int(text.rpartition(")")[2].split()[19])
-    except (OSError, ValueError, IndexError):
+        return int(_stat_fields(pid)[19])
+    except (ValueError, IndexError):
         return 0
+
+
+def _stat_fields(pid: int) -> list[str]:
+    """What the kernel says of a process, from its state on; empty when it is not there, or not on this platform."""
+    try:
+        # The name, in parentheses, may hold spaces.
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return []
 
 
 def _user_folder(environ: Mapping[str, str]) -> Path:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +22,10 @@ from tfos_core.feed.datafeed import DataFeed
 from tfos_core.feed.failures import to_wire
 from tfos_core.feed.feeder import Feeder, Hello, NodeClosedError, NodeRefusedError
 from tfos_core.feed.hub import FeedHub, report_interval_s
+from tfos_core.feed.last_word import word_of
 from tfos_core.feed.packing import pack_rows
 from tfos_core.feed.refusal import Refusal
-from tfos_core.feed.rendezvous import Descriptor
+from tfos_core.feed.rendezvous import Descriptor, process_start_time
 from tfos_core.feed.tasks import _rows_of
 from tfos_core.feed.wire import Mode
 
@@ -251,6 +255,30 @@ def test_a_gone_node_is_named(node: Node) -> None:
     Path(node.descriptor.socket).unlink()
     with pytest.raises(NodeRefusedError, match="worker:0 is gone"):
         node.feed([1])
+
+
+def test_who_finds_the_folder_of_a_killed_supervisor_removes_it(
+    node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
+    folder = tmp_path / "user" / "folder"
+    folder.mkdir(parents=True)
+    supervisor = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    started = process_start_time(supervisor.pid)
+    left = replace(node.descriptor, socket=str(folder / "node.sock"), supervisor_pid=supervisor.pid, supervisor_started=started)
+    hello = Hello(mode=Mode.TRAIN, generation="g1", partition=0, attempt=0, feed_timeout=DEADLINE)
+    with pytest.raises(NodeRefusedError, match="is gone"), Feeder(left, hello):
+        pass
+    assert folder.is_dir()  # the supervisor lives: it removes its folder itself
+    supervisor.kill()
+    os.waitid(os.P_PID, supervisor.pid, os.WEXITED | os.WNOWAIT)  # it is a zombie from here on
+    with pytest.raises(NodeRefusedError, match="is gone"), Feeder(left, hello):
+        pass
+    supervisor.wait()
+    assert not folder.exists()
+    assert str(word_of({"SPARK_LOCAL_DIRS": str(tmp_path)}, "g1")).startswith(
+        "the node worker:0 was stopped: its supervisor was killed"
+    )
 
 
 def test_a_feed_for_another_cluster_is_refused(node: Node) -> None:

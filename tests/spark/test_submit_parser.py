@@ -52,6 +52,7 @@ def job(tmp_path: Path) -> Path:
     (folder / "apps" / "digits.py").write_text("def main_fun(args, ctx): pass\n")
     (folder / "apps" / "neighbour" / "part.py").write_text("")
     (folder / "apps" / "lookup.txt").write_text("")
+    (folder / "yarn" / "yarn-site.xml").write_text("<configuration/>\n")
     for name in ("lib/a.jar", "lib/extra.zip"):
         (folder / name).write_bytes(b"PK\x05\x06" + bytes(18))
     return folder
@@ -61,6 +62,7 @@ def submit(text: str, folder: Path, *, until_understood: bool) -> Understood:
     """Give the command of a spec to spark-submit."""
     run_folder = folder / "run"
     run_folder.mkdir()
+    hadoop = {"YARN_CONF_DIR": str(folder / "yarn"), "HADOOP_CONF_DIR": str(folder / "yarn")}
     resolved = resolve(text.replace(', "hdfs:///lib/b.jar"', ""), folder)
     spark = locate_spark(os.environ)
     if until_understood:
@@ -76,11 +78,11 @@ def submit(text: str, folder: Path, *, until_understood: bool) -> Understood:
             run_folder=run_folder,
             plan_path=run_folder / "plan.json",
             channel=None,
-            environ=os.environ,
+            environ=os.environ | hadoop,
         )
         command = prepared.command
     shipment_of(resolved, run_folder).shim.write_text(PROBE)
-    environment = dict(command.environment) | {"YARN_CONF_DIR": str(folder / "yarn"), "HADOOP_CONF_DIR": str(folder / "yarn")}
+    environment = dict(command.environment) | hadoop
     argv = [command.argv[0], "--verbose", *command.argv[1:]]
     return understood(run(argv, os.environ | environment, command.cwd, until_understood=until_understood))
 
@@ -189,4 +191,5 @@ def test_spark_understands_the_command_for_kubernetes_in_cluster_mode(job: Path)
     assert result.main_class == "org.apache.spark.deploy.k8s.submit.KubernetesClientApplication"
     assert result.properties["spark.executor.memoryOverhead"] == "3g"
     assert result.properties["spark.kubernetes.driverEnv.GREETING"] == "hello world"
-    assert result.properties["spark.files"].endswith("plan.json")
+    files = [Path(file).name for file in result.properties["spark.files"].split(",")]
+    assert files == ["plan.json", "tfos-private.json"]

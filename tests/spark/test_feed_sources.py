@@ -299,7 +299,9 @@ def test_feeding_a_dataframe_is_one_spark_job_for_an_epoch(node: LocalNode, spar
     frame, tracker = spark.range(60).selectExpr("repeat('x', 100) s"), spark.sparkContext.statusTracker()
     before = set(tracker.getJobIdsForGroup(None))
     node.rows_of(frame, num_epochs=2)
-    assert len(set(tracker.getJobIdsForGroup(None)) - before) == 2
+    # Spark 3.5 knows no limit in bytes, so one more job samples how large rows are.
+    sampled = int(spark.version.startswith("3."))
+    assert len(set(tracker.getJobIdsForGroup(None)) - before) == 2 + sampled
 
 
 @pytest.mark.parametrize("bounded", [True, False], ids=["bounded by Spark", "bounded by the feed"])
@@ -310,10 +312,10 @@ def test_the_session_keeps_its_arrow_settings_and_batches_stay_small(
         # As in Spark 3.5, which knows no limit in bytes.
         monkeypatch.setattr(source, "_BYTES", "spark.sql.execution.arrow.noSuchSetting")
     names = ("spark.sql.execution.arrow.maxRecordsPerBatch", "spark.sql.execution.arrow.maxBytesPerBatch")
-    before = [spark.conf.get(name) for name in names]
+    before = [spark.conf.get(name, None) for name in names]
     rows = node.rows_of(spark.range(60).selectExpr("repeat('x', 600000) s"))
     assert [len(row[0]) for row in rows] == [600_000] * 60
-    assert [spark.conf.get(name) for name in names] == before
+    assert [spark.conf.get(name, None) for name in names] == before
 
 
 def test_ml_vectors_are_refused_with_the_way_to_convert_them(node: LocalNode, spark: Any) -> None:

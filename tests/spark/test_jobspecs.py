@@ -34,6 +34,7 @@ def check(outcome: Outcome) -> Path:
     return folder
 
 
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("mode", MODES)
 def test_the_example_trains_a_good_model_on_this_machine(
     mode: str, run_line: RunLine, tfos_home: Path, tmp_path: Path, nothing_left: None
@@ -48,12 +49,16 @@ def test_the_example_trains_a_good_model_on_this_machine(
         answer_as_well_as_it_said(outcome, export, run_line, tmp_path)
 
 
-def answer_as_well_as_it_said(trained: Outcome, export: Path, run_line: RunLine, folder: Path) -> None:
-    """Inference over the test file tells as many digits as the training said: the model alone, and a program on nodes."""
+def said(trained: Outcome) -> tuple[int, int]:
+    """How many images a training told right, and of how many."""
     told = re.search(r"\((\d+) of (\d+) images\)", trained.stdout)
-    assert told is not None
-    correct, images = int(told[1]), int(told[2])
+    assert told is not None, trained.stdout
+    return int(told[1]), int(told[2])
 
+
+def answer_as_well_as_it_said(trained: Outcome, export: Path, run_line: RunLine, folder: Path) -> None:
+    """Inference with the model over the test file tells as many digits as the training said."""
+    correct, images = said(trained)
     line = ["tfos", "infer", str(ROOT / "jobspecs" / "digits_infer.yaml"), "--set", f"infer.export_dir={export}"]
     outcome = run_line([*line, "--set", f"infer.output.path={folder / 'digits'}"], fresh=True, timeout_s=LONGEST_S)
     assert f"rows       {images} in, {images} out" in outcome.stdout
@@ -61,9 +66,17 @@ def answer_as_well_as_it_said(trained: Outcome, export: Path, run_line: RunLine,
     digits = np.array(table["probabilities"].to_pylist()).argmax(axis=1)
     assert (len(digits), (digits == table["label"].to_numpy()).sum()) == (images, correct)
 
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_a_program_on_nodes_answers_as_well_as_the_training_said(run_line: RunLine, tmp_path: Path) -> None:
+    export = tmp_path / "exports" / "digits"
+    line = ["tfos", "train", str(ROOT / "jobspecs" / "digits_spark.yaml"), "--set", f"args.export_dir={export}"]
+    trained = run_line(line, fresh=True, timeout_s=LONGEST_S)
+    correct, images = said(trained)
     line = ["tfos", "infer", str(ROOT / "jobspecs" / "digits_answers.yaml"), "--set", f"args.export_dir={export}"]
-    run_line([*line, "--set", f"infer.output.path={folder / 'answers'}"], fresh=True, timeout_s=LONGEST_S)
-    table = pq.read_table(folder / "answers")
+    run_line([*line, "--set", f"infer.output.path={tmp_path / 'answers'}"], fresh=True, timeout_s=LONGEST_S)
+    table = pq.read_table(tmp_path / "answers")
     assert (len(table), (table["digit"].to_numpy() == table["label"].to_numpy()).sum()) == (images, correct)
 
 

@@ -59,6 +59,7 @@ def check_training(said: str, accuracy: float, node: str = "chief:0") -> None:
 # ---- the jobs that we ship ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_two_nodes_train_with_keras_3_and_a_loop_of_their_own(train: Any, nothing_left: None, tmp_path: Path) -> None:
     said = train("keras3_allreduce", "num_epochs=6", f"args.export_dir={tmp_path / 'model'}")
     check_training(said, 0.93)
@@ -91,6 +92,7 @@ def test_workers_train_at_their_own_pace_fed_by_spark(train: Any, nothing_left: 
     assert "rows fed   8598" in said
 
 
+@pytest.mark.slow
 def test_an_evaluator_judges_the_checkpoints_of_the_chief(train: Any, nothing_left: None, tmp_path: Path) -> None:
     said = train("evaluator", f"args.checkpoints={tmp_path / 'checkpoints'}")
     check_training(said, 0.9)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+from abc import ABC, abstractmethod
 
 __all__ = ("Rounds",)
 
 
-class Rounds:
+class Rounds(ABC):
     """A thread from `start` to the end of the last round, which `finish` asks for; readable (`fileno`) once it is over.
 
     Args:
@@ -59,11 +60,11 @@ class Rounds:
         self._ready.close()
         self._over_sock.close()
 
+    @abstractmethod
     def _round(self, *, last: bool) -> None:
         """Take what there is now."""
-        raise NotImplementedError
 
-    def _after_last(self) -> None:
+    def _after_last(self) -> None:  # noqa: B027 - nothing, unless a subclass has something
         """What comes behind the last round and before it is over."""
 
     def _run(self) -> None:

@@ -17,6 +17,7 @@ from tfos_core.link import Link, link_pair
 from tfos_core.node_config import ClusterConfig, NodeConfig
 from tfos_core.node_gpus import GPU_WAIT_S, SoloTask, take_gpus, visible_devices
 from tfos_core.processes import java_ancestor, kill_orphans, start_time
+from tfos_core.scratch import sweep_scratch
 from tfos_core.topology import NodeSlot
 
 if TYPE_CHECKING:
@@ -129,6 +130,7 @@ def follow_node(link: Link, config: NodeConfig) -> None:
     try:
         message: dict[str, Any] = link.receive()
     except ChannelClosedError as exc:
+        sweep_scratch(os.environ)
         raise NodeFailedError(
             f"the supervisor of {config.name} ended without a word; its last lines: {_last_lines(_supervisor_log(config))}",
             node=config.name,

@@ -22,17 +22,18 @@ _ONEDNN = "TF_ENABLE_ONEDNN_OPTS"
 
 
 def process_environment(
-    config: NodeConfig, spec: Mapping[str, list[str]], secrets: Mapping[str, str], base: Mapping[str, str]
+    config: NodeConfig, spec: Mapping[str, list[str]], secrets: Mapping[str, str], base: Mapping[str, str], *, temporary: str
 ) -> dict[str, str]:
     """Variables for the user's process.
 
-    What the job sets wins over what the engine sets, except for `TF_CONFIG`, the GPUs and the marks. A node without GPUs gets an
-    empty list, because TensorFlow takes every GPU that it can see.
+    What the job sets wins over what the engine sets, except for `TF_CONFIG`, `TMPDIR`, the GPUs and the marks. A node without
+    GPUs gets an empty list, because TensorFlow takes every GPU that it can see.
 
     Args:
         spec: role -> `host:port` of every node.
         secrets: names and values that came over the control channel.
         base: the environment of the executor's Python worker.
+        temporary: the node's own folder for temporary files.
     """
     cluster, slot = config.cluster, config.slot
     env = {name: value for name, value in base.items() if name not in _NOT_PASSED_ON}
@@ -65,6 +66,7 @@ def process_environment(
         env.pop("TF_CONFIG", None)
     else:
         env["TF_CONFIG"] = tf_config(spec, slot.role, slot.index)
+    env["TMPDIR"] = temporary
     env[MARK_VARIABLE] = f"{cluster.run_id}:{cluster.generation}:{config.name}"
     env[SUPERVISOR_VARIABLE] = f"{os.getpid()}:{start_time(os.getpid())}"
     return env

@@ -27,6 +27,7 @@ from tfos_core.node_config import NodeConfig
 from tfos_core.outcome import Outcome, judge
 from tfos_core.processes import become_subreaper, has_pidfd, is_same_process, kill_descendants
 from tfos_core.reservation import Client, NodeRecord, Right, reveal
+from tfos_core.scratch import Scratch
 from tfos_core.task_line import TaskLine
 from tfos_core.tensorboard.node_side import NodeBoard
 from tfos_core.timers import Timers
@@ -60,6 +61,7 @@ class Supervisor:
         self._client: Client | None = None
         self._door: FeedDoor | None = None
         self._port_holder: socket.socket | None = None
+        self._scratch = Scratch()
         self._board = NodeBoard(config, send=self._send)
         self._process: UserProcess | None = None
         self._secrets: dict[str, str] = {}
@@ -78,13 +80,14 @@ class Supervisor:
         with self._cleanup:
             # The driver counts a node as gone when its channel closes, so that comes after everything else.
             self._cleanup.callback(self._close_channel)
+            self._cleanup.callback(self._scratch.remove)
             self._cleanup.callback(kill_descendants, os.getpid())
             try:
                 self._watch_jvm()
                 self._open_door()
                 self._register()
             except (TfosError, OSError) as exc:
-                self._task.tell({"op": "ended", "ok": False, "error": f"{self._config.name} could not start: {exc}"})
+                self._task.tell_end(f"{self._config.name} could not start: {exc}")
                 return
             self._task.watch(self._on_task)
             self._selector.register(self._adopted, selectors.EVENT_READ, self._adopted.on_readable)
@@ -150,8 +153,9 @@ class Supervisor:
         assert self._client is not None
         try:
             self._board.make_folder()
+            folder = self._scratch.make({**os.environ, **self._config.cluster.environment})
             self._process = UserProcess(
-                self._config, records, self._payload, secrets=self._secrets, door=self._door, send=self._send
+                self._config, records, self._payload, secrets=self._secrets, door=self._door, temporary=folder, send=self._send
             )
         except OSError as exc:
             self._ended(Outcome(ok=False, error=f"the process of {self._config.name} could not be started: {exc}", lost=True))
@@ -305,7 +309,7 @@ class Supervisor:
             self._kill(signal.SIGTERM)
             self._timers.set("kill", settings.STOP_GRACE_S, self._kill, sooner_only=True)
         else:
-            self._task.tell({"op": "ended", "ok": True})
+            self._task.tell_end()
             self._finish()
 
     def _end_now(self, outcome: Outcome) -> None:
@@ -316,7 +320,7 @@ class Supervisor:
 
     def _broke_down(self, exc: Exception) -> None:
         error = f"the supervisor of {self._config.name} failed: {type(exc).__name__}: {exc}"
-        self._task.tell({"op": "ended", "ok": False, "error": error})
+        self._task.tell_end(error)
         if self._outcome is None:
             self._send_outcome(Outcome(ok=False, error=error, lost=True))
 
@@ -340,10 +344,7 @@ class Supervisor:
 
     def _ended(self, outcome: Outcome) -> None:
         self._send_outcome(outcome)
-        if outcome.ok:
-            self._task.tell({"op": "ended", "ok": True})
-        else:
-            self._task.tell({"op": "ended", "ok": False, "error": outcome.error, "traceback": outcome.traceback})
+        self._task.tell_end(None if outcome.ok else outcome.error, outcome.traceback)
         if self._stop_reason is not None or (self._door is None and self._board.pid is None):
             self._finish()
         elif self._door is not None:

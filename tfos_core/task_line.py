@@ -39,6 +39,11 @@ class TaskLine:
             with contextlib.suppress(ChannelClosedError):
                 self._link.send(message)
 
+    def tell_end(self, error: str | None = None, traceback: str = "") -> None:
+        """Say that the node has ended, well if there is no error."""
+        failure = {} if error is None else {"error": error, "traceback": traceback}
+        self.tell({"op": "ended", "ok": error is None, **failure})
+
     def let_go(self) -> None:
         """Close the link, after which the task ends; may be called twice."""
         if self._link is not None:

@@ -37,6 +37,7 @@ class UserProcess:
         payload: the pickled function and its arguments.
         secrets: variables that came over the control channel.
         door: the feed socket that the process inherits, or None.
+        temporary: the node's own folder for temporary files.
         send: to the driver; raises nothing.
 
     Raises:
@@ -51,6 +52,7 @@ class UserProcess:
         *,
         secrets: Mapping[str, str],
         door: FeedDoor | None,
+        temporary: str,
         send: Callable[[Mapping[str, Any]], None],
     ) -> None:
         spec = cluster_spec((record.role, record.index, f"{record.host}:{record.port}") for record in records)
@@ -76,7 +78,7 @@ class UserProcess:
                 stdout=writing,
                 stderr=writing,
                 cwd=config.working_dir,
-                env=process_environment(config, spec, secrets, os.environ),
+                env=process_environment(config, spec, secrets, os.environ, temporary=temporary),
                 pass_fds=[child_fd, stacks_fd] + ([door.fileno()] if door else []),
             )
             kept.callback(self.kill, signal.SIGKILL)

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,12 @@ def _can_bind(port: int) -> bool:
 def wait(args: Any, ctx: TFNodeContext) -> None:
     """Prints the pid of a daemonised grandchild and never returns."""
     _leave_grandchild()
+    threading.Event().wait()
+
+
+def leave_temporary_file(args: Any, ctx: TFNodeContext) -> None:
+    """Prints the path of a temporary file that nobody removes, and never returns."""
+    print("temporary", tempfile.mkstemp()[1])
     threading.Event().wait()
 
 

@@ -22,6 +22,7 @@ from tfos_core.feed.packing import Packed
 from tfos_core.feed.progress import ProgressReader
 from tfos_core.feed.rendezvous import Descriptor, remove_folder
 from tfos_core.feed.wire import HEADER_BYTES, Header, Kind, Mode, Op
+from tfos_core.scratch import sweep_scratch
 
 __all__ = ("Feeder", "Hello", "NodeClosedError", "NodeRefusedError")
 
@@ -152,6 +153,7 @@ class Feeder:
         if not self._descriptor.is_alive():
             leave_word(os.environ, self._descriptor.generation, self._descriptor.node, "its supervisor was killed")
             remove_folder(self._folder)
+            sweep_scratch(os.environ)
 
     def _broken(self) -> Exception:
         """The connection broke: ask again, since whoever holds the socket now knows why."""

@@ -46,7 +46,7 @@ def config(role: Role = Role.WORKER, **cluster: Any) -> NodeConfig:
 
 
 def environment(node: NodeConfig, base: dict[str, str] | None = None, secrets: dict[str, str] | None = None) -> dict[str, str]:
-    return process_environment(node, SPEC, secrets or {}, base or {})
+    return process_environment(node, SPEC, secrets or {}, base or {}, temporary="/tmp/node")
 
 
 def test_tf_config_is_this_nodes_whoever_set_another() -> None:
@@ -60,6 +60,10 @@ def test_marks_name_the_node_and_its_supervisor_whoever_set_others() -> None:
     env = environment(config(environment={"TFOS_NODE": "x", "TFOS_SUPERVISOR": "1:1"}))
     assert env["TFOS_NODE"] == "run:g:worker:0"
     assert env["TFOS_SUPERVISOR"] == f"{os.getpid()}:{start_time(os.getpid())}"
+
+
+def test_temporary_files_go_into_the_nodes_own_folder_whoever_set_another() -> None:
+    assert environment(config(environment={"TMPDIR": "/of-the-job"}), {"TMPDIR": "/of-the-worker"})["TMPDIR"] == "/tmp/node"
 
 
 def test_what_belongs_to_sparks_worker_stays_there_and_the_rest_is_passed_on() -> None:
@@ -98,9 +102,9 @@ def test_nodes_that_may_get_empty_batches_use_kernels_that_take_them(
     changes: dict[str, Any], spec: dict[str, list[str]], base: dict[str, str], expected: str | None
 ) -> None:
     node = config(**changes)
-    assert process_environment(node, spec, {}, base).get("TF_ENABLE_ONEDNN_OPTS") == expected
+    assert process_environment(node, spec, {}, base, temporary="/tmp/node").get("TF_ENABLE_ONEDNN_OPTS") == expected
     on_gpu = replace(node, gpus=("0",))
-    assert process_environment(on_gpu, spec, {}, {}).get("TF_ENABLE_ONEDNN_OPTS") in (None, "1")
+    assert process_environment(on_gpu, spec, {}, {}, temporary="/tmp/node").get("TF_ENABLE_ONEDNN_OPTS") in (None, "1")
 
 
 def test_the_jobs_own_python_path_does_not_hide_the_engine() -> None:

@@ -184,7 +184,7 @@ def environment_of(gpus: tuple[str, ...], base: dict[str, str], **job: str) -> d
         gpus=gpus,
     )
     assert NodeConfig.from_dict(config.to_dict()) == config
-    return process_environment(config, {"worker": ["h:1"]}, {}, base)
+    return process_environment(config, {"worker": ["h:1"]}, {}, base, temporary="/tmp/node")
 
 
 def test_a_process_sees_its_gpus_counted_as_nvidia_smi_counts() -> None:

@@ -301,6 +301,21 @@ def test_a_stop_does_not_hide_a_failure_that_came_before(bench: Bench) -> None:
     node.assert_gone()
 
 
+def test_temporary_files_go_with_the_node_also_when_its_supervisor_is_killed(bench: Bench) -> None:
+    stopped, lost = (bench.start(index, node_programs.leave_temporary_file) for index in range(2))
+    files = [Path(node.expect_line("temporary").split()[1]) for node in (stopped, lost)]
+    assert all(file.exists() and file.parent.name.startswith("tfos-tmp-") for file in files)
+    bench.stop(stopped)
+    stopped.assert_gone()
+    assert [file.parent.exists() for file in files] == [False, True]
+    assert lost.supervisor is not None
+    os.kill(lost.supervisor.pid, signal.SIGKILL)
+    lost.assert_gone()
+    with pytest.raises(NodeFailedError, match="ended without a word"):
+        follow_node(lost.link, lost.config)
+    assert not files[1].parent.exists()
+
+
 def test_a_stop_before_the_start_starts_nothing(bench: Bench) -> None:
     node = bench.register(bench.configure(0))
     bench.server.broadcast({"op": "node.stop", "reason": "another node failed"})

@@ -95,7 +95,7 @@ OWN_FAULTS = {
     "raise while": (Fault.RAISES_WHILE, RAISED),
     "raise after": (Fault.RAISES_AFTER, RAISED),
     "exit": (Fault.CALLS_EXIT, r"sys\.exit\(3\) was called"),
-    "exit code": (Fault.EXIT_CODE, "exited with code 137; 137 usually means .* too much memory"),
+    "exit code": (Fault.EXIT_CODE, "the process of worker:1 exited with code 137; 137 usually means .* too much memory"),
 }
 
 

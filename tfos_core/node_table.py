@@ -65,6 +65,7 @@ class NodeTable:
         self._failures: list[NodeFailure] = []
         self._last_finish: float | None = None
         self._closing = False
+        self._has_vanished = False
         self._registered = 0
 
     # ---- changes -----------------------------------------------------------------------------------------------------------
@@ -125,6 +126,7 @@ class NodeTable:
             self._changed.notify_all()
             if self._closing:
                 return None
+            self._has_vanished = self._has_vanished or self._nodes[name].state in _OPEN
             outcome = Outcome(
                 ok=False, error=f"{name} went away without a word: its supervisor, its host or the network was lost", lost=True
             )
@@ -200,6 +202,10 @@ class NodeTable:
     def last_finish(self) -> float | None:
         """When the latest node that ended well did, on the monotonic clock."""
         return self._last_finish
+
+    def has_vanished(self) -> bool:
+        """Whether a node went away without a word, so that nobody has cleared up behind it."""
+        return self._has_vanished
 
     def first_failure(self) -> NodeFailure | None:
         """The failure that explains the others: the earliest that does not look like the consequence of another."""

@@ -26,6 +26,7 @@ __all__ = (
     "kill_descendants",
     "kill_orphans",
     "parent_of",
+    "pid_namespace",
     "process_state",
     "reap_strangers",
     "start_time",
@@ -159,11 +160,11 @@ def _below(pid: int, spare: int | None) -> set[int]:
 def kill_orphans() -> int:
     """SIGKILL processes of this user that carry our mark but whose supervisor is gone; returns how many."""
     killed = 0
-    here = _namespace("self")
+    here = pid_namespace("self")
     for pid in _all_pids():
         owner = _marked_owner(pid)
         # In a container of this host pids mean something else, and its supervisors may well live.
-        if owner is not None and not is_same_process(*owner) and _namespace(pid) == here:
+        if owner is not None and not is_same_process(*owner) and pid_namespace(pid) == here:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
                 killed += 1
@@ -188,7 +189,7 @@ def _marked_owner(pid: int) -> tuple[int, int] | None:
     return None
 
 
-def _namespace(pid: int | str) -> str:
+def pid_namespace(pid: int | str) -> str:
     """What the pids that a process knows belong to (pid_namespaces(7)); empty when it is gone."""
     try:
         return str((_PROC / str(pid) / "ns" / "pid").readlink())

@@ -34,6 +34,7 @@ from tfos_core.slot_watch import SlotWatch
 from tfos_core.stuck import StuckNodes
 from tfos_core.tensorboard.board import ClusterBoard
 from tfos_core.tensorboard.options import board_node
+from tfos_core.tidying import tidy_executors
 from tfos_core.topology import ClusterPlan, InputMode
 from tfos_core.watch import FailureWatch
 
@@ -104,11 +105,10 @@ class TFCluster:
             )
             self._report.timings["executors_s"] = time.monotonic() - started
             started = time.monotonic()
-            self._open_server(timeout)
-            assert self._server is not None  # noqa: S101 - for the type checker
+            server = self._open_server(timeout)
             config = new_cluster_config(
                 self._sc,
-                self._server,
+                server,
                 self._options,
                 generation=self._generation,
                 input_mode=self._input_mode,
@@ -123,7 +123,7 @@ class TFCluster:
             self._job.start()
             if self._plan.on_driver:
                 self._start_driver_nodes(config, payload)
-            await_registration(self._table, self._server, self._emit, timeout, is_over=lambda: self._error is not None)
+            await_registration(self._table, server, self._emit, timeout, is_over=lambda: self._error is not None)
             self._raise_error()
             self._start_nodes()
             if self._input_mode is InputMode.TENSORFLOW:
@@ -136,12 +136,12 @@ class TFCluster:
         self._report.timings["ready_s"] = time.monotonic() - started
         self._emit(
             events.ClusterReady(
-                addresses={record.name: f"{record.host}:{record.port}" for record in self._server.reservations.get()},
+                addresses={record.name: f"{record.host}:{record.port}" for record in server.reservations.get()},
                 seconds=round(self._report.timings["ready_s"], 3),
             )
         )
 
-    def _open_server(self, timeout: float) -> None:
+    def _open_server(self, timeout: float) -> Server:
         names = [slot.name for slot in self._plan.slots]
         self._server = Server(
             names,
@@ -166,10 +166,10 @@ class TFCluster:
         self._stuck.send = self._server.send
         host, port = self._server.start()
         self._emit(events.ReservationServerStarted(host=host, port=port, expected=tuple(names), timeout_s=timeout))
+        return self._server
 
     def _start_driver_nodes(self, config: ClusterConfig, payload: bytes) -> None:
-        # Spark removes this folder when the application ends.
-        folder = Path(self._sc._temp_dir)
+        folder = Path(self._sc._temp_dir)  # Spark removes it when the application ends
         self._driver_nodes = DriverNodes(self._plan.on_driver, config, payload, folder, on_failure=self._watch.job_failed)
         self._driver_nodes.start()
 
@@ -328,11 +328,10 @@ class TFCluster:
             raise self._error from exc
 
     def _fail(self, error: TfosError) -> None:
-        if not self._set_error(error):
-            return
-        if self._feed is not None:
-            self._feed.abort(error)
-        self._stop_nodes(str(error))
+        if self._set_error(error):
+            if self._feed is not None:
+                self._feed.abort(error)
+            self._stop_nodes(str(error))
 
     def _set_error(self, error: TfosError) -> bool:
         if self._error is not None or self._closed:
@@ -358,10 +357,9 @@ class TFCluster:
     def _stop_others(self, kept: str) -> None:
         """End the nodes that still serve, all but one."""
         assert self._server is not None  # noqa: S101 - for the type checker
-        for name in self._table.connected():
-            if name != kept:
-                with contextlib.suppress(ChannelClosedError):
-                    self._server.send(name, {"op": "node.stop", "reason": "the job is done"})
+        for name in set(self._table.connected()) - {kept}:
+            with contextlib.suppress(ChannelClosedError):
+                self._server.send(name, {"op": "node.stop", "reason": "the job is done"})
 
     def _close(self, reason: str) -> None:
         """Stop every node, wait until they are gone, close the server; idempotent."""
@@ -381,6 +379,8 @@ class TFCluster:
         for tasks in (self._job, self._driver_nodes):
             if tasks is not None:
                 tasks.stop(_GONE_S)
+        if self._table.has_vanished():
+            tidy_executors(self._sc, len(self._plan.on_executors))
         if self._server is not None:
             self._server.stop()
         self._options.cancellation.forget(self._on_cancel)

@@ -12,6 +12,7 @@ from tfos_core.errors import ConfigError, TfosError
 from tfos_core.feed import rendezvous
 from tfos_core.feed.last_word import leave_word
 from tfos_core.feed.refusal import Refusal, Uplink
+from tfos_core.processes import pid_namespace
 
 __all__ = ("FeedDoor",)
 
@@ -42,6 +43,7 @@ class FeedDoor:
                 progress=self.progress_path,
                 supervisor_pid=os.getpid(),
                 supervisor_started=rendezvous.process_start_time(os.getpid()),
+                pid_namespace=pid_namespace("self"),
             ).write(self._folder)
             undo.pop_all()
 

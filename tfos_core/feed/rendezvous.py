@@ -22,6 +22,7 @@ from pathlib import Path
 from tfos_core.errors import FeedError
 from tfos_core.json_text import parse_json
 from tfos_core.private_files import bind_private, write_private
+from tfos_core.processes import pid_namespace
 
 __all__ = ("Descriptor", "create_folder", "executor_folder", "listen", "process_start_time", "remove_folder", "sweep")
 
@@ -34,7 +35,11 @@ _STARTING_S = 900.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Descriptor:
-    """Which node serves an executor; `supervisor_started` tells its pid from a recycled one (0 when the platform can not say)."""
+    """Which node serves an executor.
+
+    `supervisor_started` tells its pid from a recycled one (0 when the platform can not say), `pid_namespace` from that of another
+    process in another container (empty when there are no such things).
+    """
 
     generation: str
     node: str
@@ -42,6 +47,7 @@ class Descriptor:
     progress: str
     supervisor_pid: int
     supervisor_started: int
+    pid_namespace: str = ""
 
     def write(self, folder: Path) -> None:
         """Put the descriptor into its folder, whole or not at all."""
@@ -67,7 +73,9 @@ class Descriptor:
             raise FeedError(f"the descriptor of the node in {folder} can not be read: {exc}") from exc
 
     def is_alive(self) -> bool:
-        """Whether the supervisor that wrote it still runs."""
+        """Whether the supervisor that wrote it still runs; taken to be so where nobody can look, from another container."""
+        if self.pid_namespace not in ("", pid_namespace("self")):
+            return True
         try:
             os.kill(self.supervisor_pid, 0)
         except ProcessLookupError:

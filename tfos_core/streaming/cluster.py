@@ -11,6 +11,7 @@ from tfos_core.streaming.streams import Streams
 
 if TYPE_CHECKING:
     from tfos_core.feed.coordinator import FeedReport
+    from tfos_core.reservation import Server
     from tfos_core.streaming.feed import StreamFeed
 
 __all__ = ("DEFAULT_INTERVAL_S", "TFCluster")
@@ -111,10 +112,11 @@ class TFCluster(running.TFCluster):
         finally:
             self._streams.close("the cluster is down", _STREAM_END_S)
 
-    def _open_server(self, timeout: float) -> None:
-        super()._open_server(timeout)
+    def _open_server(self, timeout: float) -> Server:
+        server = super()._open_server(timeout)
         if self._feed is not None:
             self._feed.on_all_closed = self._on_all_closed
+        return server
 
     def _on_all_closed(self) -> None:
         self._streams.request_stop("no node takes rows any more")

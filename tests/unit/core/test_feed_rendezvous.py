@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -77,17 +78,20 @@ def test_a_path_too_long_for_a_socket_says_what_to_set(tmp_path: Path) -> None:
 
 
 def test_the_sweep_removes_what_a_dead_supervisor_left_and_nothing_else(tmp_path: Path) -> None:
-    dead, recycled, alive, starting = (rendezvous.create_folder(environ(tmp_path, name)) for name in "abcd")
+    dead, recycled, alive, starting, contained = (rendezvous.create_folder(environ(tmp_path, name)) for name in "abcde")
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait(20)
     descriptor(dead, ended.pid, 1).write(dead)
     descriptor(recycled, os.getpid(), 1).write(recycled)
     descriptor(alive, os.getpid()).write(alive)
+    # A pid of another container says nothing here.
+    replace(descriptor(contained, ended.pid, 1), pid_namespace="pid:[1]").write(contained)
     other = dead.parent / "cli"
     other.mkdir()
     assert set(rendezvous.sweep(environ(tmp_path))) == {dead, recycled}
     assert alive.exists()
     assert starting.exists()
+    assert contained.exists()
     assert other.exists()
 
 

@@ -126,3 +126,18 @@ def test_only_a_ps_that_returns_while_others_train_has_left_early() -> None:
     assert table.left_early("ps:0")
     table.ended("chief:0", WELL)
     assert not table.left_early("ps:0")
+
+
+def test_only_a_node_that_goes_without_a_word_before_the_end_has_vanished() -> None:
+    table = running(SPARK)
+    for name in ("worker:0", "worker:1"):
+        table.ended(name, BADLY)
+        table.disconnected(name)
+    assert not table.has_vanished()
+    failure = table.disconnected("chief:0")
+    assert failure is not None
+    assert table.has_vanished()
+    other = running(SPARK)
+    other.expect_goodbyes()
+    assert other.disconnected("chief:0") is None
+    assert not other.has_vanished()

@@ -71,7 +71,8 @@ class FaultTable:
         self.skipped: dict[str, str] = {}
 
     def add(self, row: FaultRow) -> None:
-        """One more, which is printed at once."""
+        """One more, in place of an earlier one of that fault and input mode; printed at once."""
+        self.rows = [other for other in self.rows if (other.fault, other.mode) != (row.fault, row.mode)]
         self.rows.append(replace(row, at=time.strftime("%Y-%m-%d %H:%M:%S")))
         print("\n" + self._cells(row))
         if self._folder is not None:

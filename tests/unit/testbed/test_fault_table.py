@@ -42,3 +42,13 @@ def test_a_run_of_some_faults_keeps_the_rows_of_the_others(tmp_path: Path) -> No
     text = (tmp_path / "faults.md").read_text()
     assert text.count("| hang in map_fun |") == 2
     assert "Not run: disk full in the executor's folder: mounting needs root" in text
+
+
+def test_a_fault_that_is_measured_again_has_one_row_whichever_was_first(tmp_path: Path) -> None:
+    first = FaultTable(tmp_path)
+    first.add(row(Fault.HANG))
+    second = FaultTable(tmp_path)
+    second.add(row(Fault.SIGNAL))
+    second.add(row(Fault.HANG, noticed_s=4.0))
+    rows = json.loads((tmp_path / "faults.json").read_text())["rows"]
+    assert [(entry["fault"], entry["noticed_s"]) for entry in rows] == [(Fault.SIGNAL, 0.25), (Fault.HANG, 4.0)]

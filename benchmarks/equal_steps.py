@@ -1,6 +1,6 @@
 """Rows a second of `as_dataset` with and without `equal_steps`, in alternating clusters of one run.
 
-    python benchmarks/equal_steps.py [--rounds 5] [--scale 1.0] [--shape NAME]... [--batch-size 100]
+    python benchmarks/equal_steps.py [--rounds 5] [--scale 1.0] [--shape NAME]... [--batch-size N]
 
 As in `feed.py`: `local-cluster[2,1,1024]`, cached data, a round is one `train` call of one epoch. Each round starts a cluster of
 either kind, lets one call warm it up, and measures two; every epoch ends with an agreement on the number of steps.
@@ -40,17 +40,20 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=5, help="clusters of either kind (default 5)")
     parser.add_argument("--scale", type=float, default=1.0, help="factor on the numbers of rows (default 1.0)")
     parser.add_argument("--shape", action="append", choices=[shape.name for shape in SHAPES], help="only this one; repeatable")
-    parser.add_argument("--batch-size", type=int, default=100, help="rows of a batch (default 100)")
+    parser.add_argument("--batch-size", type=int, help="rows of a batch (default: 1000 of small rows, 100 of others)")
     return parser.parse_args()
 
 
 def _run_shape(spark: Any, shape: Shape, options: argparse.Namespace) -> list[Measurement]:
     rows = max(1, int(shape.rows * options.scale / PARTITIONS)) * PARTITIONS
+    batch = options.batch_size or shape.batch
     data = build(spark, shape, rows, PARTITIONS)
     sides: dict[str, list[float]] = {WITHOUT: [], WITH: []}
     for _ in range(options.rounds):
         for side in sides:
-            sides[side] += _measure_cluster(spark, data, rows, batch_size=options.batch_size, equal_steps=side == WITH)
+            sides[side] += _measure_cluster(
+                spark, data, rows, batch_size=batch, equal_steps=side == WITH
+            )
     data.unpersist()
     without, with_ = (measure(shape.name, side, values) for side, values in sides.items())
     print_table(shape.shown, [(without, None), (with_, without)])

@@ -36,9 +36,13 @@ __all__ = (
     "decode",
     "decode_plain",
     "decode_schema",
+    "first_batches",
     "positions",
     "take_columns",
 )
+
+#: Rows of about as much become Python objects at once: some ten times the bytes, which the caches of a core still hold.
+_BATCHES_BYTES = 32 << 10
 
 
 @dataclass(slots=True)
@@ -53,7 +57,8 @@ class RowsBlock:
 
     def rows(self, start: int, stop: int) -> list[Any]:
         """The rows from `start` up to `stop`."""
-        return list(self.values[start:stop])
+        rows = self.values[start:stop]
+        return rows if isinstance(rows, list) else list(rows)
 
 
 @dataclass(slots=True)
@@ -259,6 +264,14 @@ def _nested_numbers(column: Any) -> Any:
     if lengths[0] > 0 and (lengths == lengths[0]).all():
         return inner.reshape(len(column), int(lengths[0]), *inner.shape[1:])
     return np.split(inner, (offsets - offsets[0])[1:-1])
+
+
+def first_batches(payload: Any, least_bytes: int = _BATCHES_BYTES) -> int:
+    """How many bytes of a RAW_PICKLE payload the fewest of its batches take that have at least `least_bytes` together."""
+    position = 0
+    while position < min(len(payload), least_bytes):
+        position += 4 + struct.unpack_from("!I", payload, position)[0]
+    return position
 
 
 def _raw_rows(payload: memoryview, loads: Callable[..., Any]) -> Sequence[Any]:

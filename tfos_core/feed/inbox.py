@@ -14,7 +14,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from tfos_core.feed.blocks import Block, decode
+from tfos_core.feed.blocks import Block, decode, first_batches
 from tfos_core.feed.budget import ByteBudget
 from tfos_core.feed.cache import BlockCache, Kept
 from tfos_core.feed.pickled import pickled_numbers
@@ -242,11 +242,26 @@ class Inbox:
         elif entry.kept is not None:
             # None when the feed was closed meanwhile, which the next look tells.
             entry.block = self._cache.open(entry.kept)
-        else:
-            numbers = pickled_numbers(entry.payload) if arrays and entry.kind is Kind.RAW_PICKLE else None
+        elif entry.kind is Kind.RAW_PICKLE:
+            numbers = pickled_numbers(entry.payload) if arrays else None
+            if numbers is None:
+                self._leave_rest(entry)
             entry.block = decode(entry.kind, entry.payload, entry.schema) if numbers is None else numbers
+        else:
+            entry.block = decode(entry.kind, entry.payload, entry.schema)
         entry.payload = None
         return entry.block
+
+    def _leave_rest(self, entry: _Entry) -> None:
+        """Make an entry of its own of what follows the first batches: a few thousand objects at a time stay in the CPU's caches."""
+        first = first_batches(entry.payload)
+        with self._changed:
+            if entry is self._current and first < len(entry.payload):
+                payload = memoryview(entry.payload)
+                rest = _Entry(entry.stream, entry.kind, payload[first:], entry.schema, entry.size - first)
+                entry.payload, entry.size = payload[:first], first
+                entry.stream.pending += 1
+                self._entries.appendleft(rest)
 
     def _next(self, iteration: int | None, unless: Callable[[], bool] | None, stream: Stream | None) -> _Entry | Mark:
         with self._changed:

@@ -9,7 +9,7 @@ Whatever looks different in the slightest is left to `pickle`.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,7 +40,7 @@ _LEAST_BYTES = 32 << 10
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """A number, or a list of numbers, at `offset` of a row: runs of floats (offset, count), one byte, or an integer."""
+    """Numbers at `offset` of a row: runs of floats (offset, count), which are a list or neighbours, one byte, or an integer."""
 
     offset: int
     kind: np.dtype[Any] | None
@@ -55,6 +55,11 @@ class _Template:
     size: int
     fields: tuple[_Field, ...]
     is_tuple: bool
+
+    @property
+    def width(self) -> int:
+        """How many columns there are."""
+        return sum(1 if field.is_list or not field.runs else field.runs[0][1] for field in self.fields)
 
 
 def pickled_numbers(payload: Any, *, least_bytes: int = _LEAST_BYTES) -> NumbersBlock | None:
@@ -79,7 +84,7 @@ def pickled_numbers(payload: Any, *, least_bytes: int = _LEAST_BYTES) -> Numbers
         if read is None or form not in (None, read[0]):
             return None
         form = read[0]
-        found.append(read[1])
+        found += read[1]
     if form is None:
         return None
     try:
@@ -90,7 +95,8 @@ def pickled_numbers(payload: Any, *, least_bytes: int = _LEAST_BYTES) -> Numbers
     return NumbersBlock(form, tuple(columns), len(columns[0]))
 
 
-def _batch(data: Array) -> tuple[Form, list[Array]] | None:
+def _batch(data: Array) -> tuple[Form, list[list[Array]]] | None:
+    """The form of a batch's rows, and the columns of each of its pieces."""
     frames = _frames(data)
     if not frames:
         return None
@@ -108,15 +114,14 @@ def _batch(data: Array) -> tuple[Form, list[Array]] | None:
     return None
 
 
-def _read(pieces: Sequence[Array], row: _Template) -> tuple[Form, list[Array]] | None:
+def _read(pieces: Sequence[Array], row: _Template) -> tuple[Form, list[list[Array]]] | None:
     columns: list[list[Array]] = []
     for piece in pieces:
         found = _columns(piece, row, pieces[0][0])
         if found is None:
             return None
         columns.append(found)
-    joined = [parts[0] if len(parts) == 1 else np.concatenate(parts) for parts in zip(*columns, strict=True)]
-    return Form(row.is_tuple, tuple("numbers" for _ in row.fields)), joined
+    return Form(row.is_tuple, tuple("numbers" for _ in range(row.width))), columns
 
 
 def _frames(data: Array) -> list[Array] | None:
@@ -163,7 +168,23 @@ def _first_row(data: Array, start: int) -> _Template | None:
 def _template(fields: Sequence[_Field], start: int, end: int, view: memoryview) -> _Template | None:
     if not fields or end >= len(view) or view[end] != _MEMOIZE:
         return None
-    return _Template(end + 1 - start, tuple(fields), True)
+    return _Template(end + 1 - start, tuple(_neighbours(fields)), True)
+
+
+def _neighbours(fields: Sequence[_Field]) -> Iterator[_Field]:
+    """The fields, single floats that follow each other taken for one: NumPy needs as long for one column as for ten."""
+    group: _Field | None = None
+    for field in fields:
+        if field.is_list or not field.runs:
+            yield from () if group is None else (group,)
+            group = None
+            yield field
+        elif group is None:
+            group = field
+        else:
+            ((offset, count),) = group.runs
+            group = _Field(offset, None, ((offset, count + 1),))
+    yield from () if group is None else (group,)
 
 
 def _value(view: memoryview, position: int, start: int) -> tuple[_Field, int] | None:
@@ -230,10 +251,13 @@ def _columns(rows: Array, row: _Template, first: Array) -> list[Array] | None:
             for offset, count in field.runs:
                 if not (_strided(rows, offset, count, np.dtype("u1")) == _FLOAT).all():
                     return None
-                parts.append(_strided(rows, offset + 1, count, np.dtype("V8")).view(">f8").astype(np.float64))
+                values = _strided(rows, offset + 1, count, np.dtype("V8")).view(">f8")
+                parts += [values.astype(np.float64)] if field.is_list else list(values.T.astype(np.float64, order="C"))
                 fixed[offset : offset + count * _FLOAT_BYTES] = False
-            column = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
-            columns.append(column if field.is_list else column.reshape(-1))
+            if field.is_list:
+                columns.append(parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1))
+            else:
+                columns += parts
     places = np.flatnonzero(fixed)
     return columns if (rows[:, places] == first[places]).all() else None
 

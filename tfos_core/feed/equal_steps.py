@@ -20,9 +20,8 @@ from tfos_core.feed.inbox import Inbox, Mark, Piece
 __all__ = ("EqualSteps",)
 
 #: What the program uses in so many seconds is taken ahead, at least two batches: many times what the control channel needs for an
-#: answer. Not more than some blocks of rows (of about 1 MiB), because they are decoded.
+#: answer. Half of it is handed out at once, so that grants for more come while the program is busy with that half.
 _AHEAD_S = 0.05
-_AHEAD_BLOCKS = 4
 _WHOLE_BLOCK = 1 << 62
 
 
@@ -52,7 +51,6 @@ class EqualSteps:
         self._held: deque[Piece] = deque()
         self._rows = 0
         self._ahead = 2
-        self._block_rows = 0
         self._seq = 0
         self._epoch_rows = 0
         self._made = 0
@@ -91,7 +89,9 @@ class EqualSteps:
             if not isinstance(step, Mark):
                 since = time.monotonic()
                 yield step
-                self._ahead = max(2, int(_AHEAD_S * step[1] / max(time.monotonic() - since, 1e-6)))
+                used = int(_AHEAD_S * step[1] / max(time.monotonic() - since, 1e-6))
+                # A program that fills a buffer of its own seems to be faster than it is.
+                self._ahead = max(2, min(used, 2 * self._ahead))
                 most = min(2 * most, ahead)
             elif step is not Mark.EPOCH or not all_epochs:
                 return
@@ -100,13 +100,15 @@ class EqualSteps:
         while True:
             if self._made < self._granted:
                 self._top_up(request)
-                steps = min(self._granted - self._made, most)
+                steps = min(self._granted - self._made, most, self._ahead // 2)
                 self._made += steps
                 return self._cut(steps * request.batch_size), steps
             if self._final:
                 return self._end_epoch(request)
             if self._wanted(request.batch_size):
                 mark = self._take(request, wait=True)
+                if mark is None or mark is Mark.NOTHING:
+                    self._fill(request)
             else:
                 mark = self._inbox.wait_for(self._has_news, request.iteration)
             if mark is not None and mark is not Mark.NOTHING:
@@ -115,15 +117,19 @@ class EqualSteps:
     def _top_up(self, request: _Request) -> None:
         """Take what is there already, when half of what should be here is used."""
         if self._wanted(request.batch_size) >= self._rows:
-            while self._wanted(request.batch_size) and self._take(request, wait=False) is None:
-                pass
+            self._fill(request)
+
+    def _fill(self, request: _Request) -> None:
+        """Take what is there already of what should be here, and tell: once, because every message costs three processes."""
+        while self._wanted(request.batch_size) and self._take(request, wait=False) is None:
+            pass
+        self._tell(request)
 
     def _wanted(self, batch_size: int) -> int:
         """How many more rows should be here."""
         if self._ended:
             return 0
-        most = max(2 * batch_size, min(self._ahead * batch_size, _AHEAD_BLOCKS * self._block_rows))
-        return max(0, most - self._rows)
+        return max(0, self._ahead * batch_size - self._rows)
 
     def _has_news(self) -> bool:
         return self._made < self._granted or self._final
@@ -133,7 +139,6 @@ class EqualSteps:
         wanted = self._wanted(request.batch_size)
         taken = self._inbox.take(wanted, iteration=request.iteration, unless=self._has_news if wait else _at_once)
         if isinstance(taken, Piece):
-            self._block_rows = len(taken.block)
             self._held.append(taken)
             self._rows += taken.stop - taken.start
             self._epoch_rows += taken.stop - taken.start
@@ -141,7 +146,6 @@ class EqualSteps:
             self._ended = True
         else:
             return taken
-        self._tell(request)
         return None
 
     def _tell(self, request: _Request) -> None:

@@ -169,10 +169,10 @@ def test_rows_that_come_while_nodes_step_are_granted_ahead(make: Any) -> None:
 def test_messages_are_fewer_than_steps_when_steps_are_fast(make: Any) -> None:
     driver = make()
     for node in range(2):
-        driver.put(node, 20_000, block=2000)
+        driver.put(node, 20_000, block=20)
     driver.end(final=True)
     assert driver.sizes(10) == [[10] * 2000] * 2
-    assert driver.messages < 400, "2 nodes made 2000 steps each"
+    assert driver.messages < 800, "2 nodes made 2000 steps and took 1000 blocks each"
 
 
 def test_a_node_takes_no_more_than_it_needs_while_another_one_has_not_begun(make: Any) -> None:

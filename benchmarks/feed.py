@@ -7,7 +7,9 @@ Spark alone is `rdd.foreachPartition` over every row, or `df.mapInArrow` over ev
 one epoch on a cluster that stays up, from the call to its return, when every row was taken by a node. The first round of each side
 warms up and is not counted; it is where memory is watched. CPU seconds are those of all processes of a side, the JVMs included;
 memory is the peak of its Python processes on the executors: Spark's workers, and the nodes. Programs take batches of 1000 rows
-where rows are small (10 numbers, a string), and of 100 where they are not.
+where rows are small (10 numbers, a string), and of 100 where they are not. They take them with `next_batch`; from `as_dataset` in a
+Python loop, where TensorFlow makes a Python object of each tensor of each batch; and from `as_dataset` inside a `tf.function`, as
+training does.
 """
 
 from __future__ import annotations
@@ -27,7 +29,11 @@ from upstream import Upstream
 from usage import PeakMemory, Usage
 
 EXECUTORS = 2
-WAYS = {"next_batch": node_functions.consume_batches, "as_dataset": node_functions.consume_datasets}
+WAYS = {
+    "next_batch": node_functions.consume_batches,
+    "as_dataset": node_functions.consume_datasets,
+    "as_dataset in tf.function": node_functions.consume_inside,
+}
 UPSTREAM = "upstream 2.2.5"
 CPU, MEMORY = "CPU s/M rows", "MiB peak"
 

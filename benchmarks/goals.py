@@ -53,7 +53,7 @@ _SHAPES: dict[str, float | None] = {
 
 def _feed() -> Iterator[Goal]:
     for shape, times in _SHAPES.items():
-        for way in ("next_batch", "as_dataset"):
+        for way in ("next_batch", "as_dataset", "as_dataset in tf.function"):
             yield Goal(benchmark="feed", case=shape, side=f"ours, {way}", base=f"Spark alone ({way})", at_least=0.9)
             yield Goal(benchmark="feed", case=shape, side=f"ours, {way}", base=_UPSTREAM, at_least=times)
 

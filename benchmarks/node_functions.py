@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ("answer_batches", "consume_batches", "consume_datasets", "end_at_once")
+__all__ = ("answer_batches", "consume_batches", "consume_datasets", "consume_inside", "end_at_once")
 
 
 def consume_batches(args: Any, ctx: Any) -> None:
@@ -20,6 +20,22 @@ def consume_datasets(args: Any, ctx: Any) -> None:
     while not feed.should_stop():
         for _ in feed.as_dataset(args["batch_size"]):
             pass
+
+
+def consume_inside(args: Any, ctx: Any) -> None:
+    """Iterate datasets inside a compiled function, as training does, and forget the batches."""
+    import tensorflow as tf
+
+    @tf.function  # type: ignore[untyped-decorator]
+    def count(dataset: Any) -> Any:
+        batches = tf.constant(0, tf.int64)
+        for _ in dataset:
+            batches += 1
+        return batches
+
+    feed = ctx.get_data_feed()
+    while not feed.should_stop():
+        count(feed.as_dataset(args["batch_size"]))
 
 
 def answer_batches(args: Any, ctx: Any) -> None:

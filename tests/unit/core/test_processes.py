@@ -137,8 +137,8 @@ def test_nodes_in_another_pid_namespace_are_left_alone(shells: list[Shell], monk
     shell = Shell("echo ready; read x", environment={MARK_VARIABLE: "run:0:worker:0", SUPERVISOR_VARIABLE: "1:1"})
     shells.append(shell)
     assert shell.line() == "ready"
-    there = processes._namespace(shell.pid)
-    monkeypatch.setattr(processes, "_namespace", lambda pid: "pid:[1]" if pid == shell.pid else there)
+    there = processes.pid_namespace(shell.pid)
+    monkeypatch.setattr(processes, "pid_namespace", lambda pid: "pid:[1]" if pid == shell.pid else there)
     processes.kill_orphans()
     assert shell.popen.poll() is None
 

@@ -20,7 +20,7 @@ class Limit:
     Attributes:
         unit: shown with the numbers.
         per_cycle: more than this in each cycle; None shows the quantity and judges nothing.
-        in_all: and more than this from the first judged sample to the last, along the line.
+        in_all: and more than this, and than samples lie from the line, from the first judged sample to the last, along the line.
         is_memory: noisy, so that it takes `FEWEST_FOR_MEMORY` samples to judge it.
     """
 
@@ -60,7 +60,8 @@ def fit(name: str, cycles: Sequence[float], values: Sequence[float], limit: Limi
     elif limit.is_memory and len(values) < FEWEST_FOR_MEMORY:
         verdict = "too few samples"
     else:
-        verdict = "GROWS" if slope > limit.per_cycle and rise > limit.in_all else "flat"
+        grows = slope > limit.per_cycle and rise > max(limit.in_all, _stray(cycles, values, slope))
+        verdict = "GROWS" if grows else "flat"
     return Growth(
         name=name,
         unit=limit.unit,
@@ -72,6 +73,12 @@ def fit(name: str, cycles: Sequence[float], values: Sequence[float], limit: Limi
         samples=len(values),
         verdict=verdict,
     )
+
+
+def _stray(cycles: Sequence[float], values: Sequence[float], slope: float) -> float:
+    """How far samples lie from the line, from one side to the other, without the oddest one on each: a pool of threads breathes."""
+    residuals = sorted(value - slope * cycle for cycle, value in zip(cycles, values, strict=True))
+    return residuals[-2] - residuals[1] if len(residuals) > FEWEST_FOR_MEMORY else 0.0
 
 
 def fit_all(samples: Sequence[tuple[int, Mapping[str, float]]], limits: Mapping[str, Limit], warm_up: float) -> list[Growth]:

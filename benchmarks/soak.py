@@ -55,16 +55,17 @@ def main() -> int:
     """Both parts, their tables, and the verdict."""
     options = _parse()
     os.environ[MARK] = uuid.uuid4().hex
-    parts: dict[str, list[Growth]] = {}
+    seen: dict[str, list[tuple[int, dict[str, float]]]] = {}
     left: list[str] = []
     started = time.monotonic()
     if options.cycles:
-        parts["clusters in one driver"] = _soak_clusters(options, left)
+        seen["clusters in one driver"] = _soak_clusters(options, left)
     if options.runs:
-        samples, more_left = run_in_a_row(options.runs, minutes=options.minutes, private_tmp=options.private_tmp)
-        options.runs = len(samples)
+        seen["runs of tfos train"], more_left = run_in_a_row(options.runs, minutes=options.minutes, private_tmp=options.private_tmp)
+        options.runs = len(seen["runs of tfos train"])
         left += more_left
-        parts["runs of tfos train"] = fit_all(samples, RUN_LIMITS, WARM_UP)
+    limits = {"clusters in one driver": CLUSTER_LIMITS, "runs of tfos train": RUN_LIMITS}
+    parts = {title: fit_all(samples, limits[title], WARM_UP) for title, samples in seen.items()}
     for title, found in parts.items():
         print_growth(title, found)
     for line in left:
@@ -75,7 +76,7 @@ def main() -> int:
     del options.results, options.minutes
     settings = vars(options) | {"seconds": round(time.monotonic() - started), "verdict": verdict}
     tables = {title: [asdict(entry) for entry in found] for title, found in parts.items()}
-    path = write_results("soak", [], folder=results, master=MASTER, tables=tables, left_behind=left, **settings)
+    path = write_results("soak", [], folder=results, master=MASTER, tables=tables, samples=seen, left_behind=left, **settings)
     _write_markdown(path.with_suffix(".md"), parts, settings, left)
     print(f"\n{verdict}\nwritten: {path} and {path.with_suffix('.md').name}")
     return 1 if growing or left else 0
@@ -92,7 +93,7 @@ def _parse() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _soak_clusters(options: argparse.Namespace, left: list[str]) -> list[Growth]:
+def _soak_clusters(options: argparse.Namespace, left: list[str]) -> list[tuple[int, dict[str, float]]]:
     java = {f"spark.{side}.extraJavaOptions": SMALL_JAVA for side in ("driver", "executor")}
     samples: list[tuple[int, dict[str, float]]] = []
     until = time.monotonic() + 60 * options.minutes
@@ -111,7 +112,7 @@ def _soak_clusters(options: argparse.Namespace, left: list[str]) -> list[Growth]
                 options.cycles = number
                 break
         left += footprint.left
-    return fit_all(samples, CLUSTER_LIMITS, WARM_UP)
+    return samples
 
 
 class Cycles:

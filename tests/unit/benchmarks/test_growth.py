@@ -19,6 +19,12 @@ def test_a_line_through_noise(slope: float, verdict: str) -> None:
     assert found.per_cycle == pytest.approx(slope, abs=0.05)
 
 
+def test_what_goes_up_and_down_by_more_than_the_line_rises_is_not_growth() -> None:
+    breathing = [130 + (3 if number % 2 else -3) + 0.026 * cycle for number, cycle in enumerate(CYCLES)]
+    assert fit("threads", CYCLES, breathing, Limit(in_all=3.5)).verdict == "flat"
+    assert fit("threads", CYCLES, [value + 0.1 * cycle for value, cycle in zip(breathing, CYCLES, strict=True)], Limit()).grows
+
+
 def test_one_odd_sample_is_not_growth() -> None:
     values = [10.0] * (len(CYCLES) - 1) + [500.0]
     assert fit("files", CYCLES, values, Limit()).verdict == "flat"

@@ -1,13 +1,15 @@
-"""What bounds `as_dataset`: the same batches through tf.data alone, in one process, without Spark and without any code of ours.
+"""What bounds the feed: the same batches through tf.data, or as Python values, in one process, without Spark and our own code.
 
     python benchmarks/bounds.py [--rounds 5] [--batch 100]... [--shape NAME]...
 
-Each shape's arrays lie in memory, already whole. Three ways to iterate over batches of them in Python:
+Each shape's arrays lie in memory, already whole. Four ways to iterate over batches of them in Python:
 
 * `slices`: `Dataset.from_tensor_slices` over an array with one more axis in front, so that each element is one batch: TensorFlow
   hands out slices of memory that it has, and Python gets eager tensors. Nothing that gives Python a batch can be faster;
 * `generator`: `Dataset.from_generator` over stacks of 32 batches, cut apart by `flat_map`: the fewest calls into Python that arrays
   which arrive one after the other can make;
+* `Python values`: NumPy makes the tuples and lists of Python numbers that `next_batch` gives, of which Spark alone makes none when it
+  counts the batches of a DataFrame;
 * `rows alone`: a plain loop over the arrays, without TensorFlow.
 
 The rate is that of one process. With one process for each core, the sum over cores is the most that nodes can take if nothing
@@ -72,7 +74,12 @@ def _measure(name: str, batch: int, rounds: int) -> list[Measurement]:
     rows -= rows % (batch * _STACK)
     columns = make(np.random.default_rng(1), rows)
     batches = [column.reshape(-1, batch, *column.shape[1:]) for column in columns]
-    ways = {"slices": _slices(batches), "generator": _generator(batches), "rows alone": list(zip(*batches, strict=True))}
+    ways = {
+        "slices": _slices(batches),
+        "generator": _generator(batches),
+        "Python values": _Values(batches),
+        "rows alone": list(zip(*batches, strict=True)),
+    }
     seen: dict[str, list[float]] = {way: [] for way in ways}
     for number in range(rounds + 1):
         for way, iterable in ways.items():
@@ -85,6 +92,17 @@ def _measure(name: str, batch: int, rounds: int) -> list[Measurement]:
     found = [measure(case, way, rates) for way, rates in seen.items()]
     print_table(f"tf.data alone: {case}", [(each, None) for each in found])
     return found
+
+
+class _Values:
+    """Batches of rows that are tuples of Python values, made anew in every iteration."""
+
+    def __init__(self, batches: list[Any]) -> None:
+        self._batches = batches
+
+    def __iter__(self) -> Iterator[list[Any]]:
+        for parts in zip(*self._batches, strict=True):
+            yield list(zip(*(part.tolist() for part in parts), strict=True))
 
 
 def _slices(batches: list[Any]) -> Any:

@@ -8,8 +8,8 @@ Each shape's arrays lie in memory, already whole. Four ways to iterate over batc
   hands out slices of memory that it has, and Python gets eager tensors. Nothing that gives Python a batch can be faster;
 * `generator`: `Dataset.from_generator` over stacks of 32 batches, cut apart by `flat_map`: the fewest calls into Python that arrays
   which arrive one after the other can make;
-* `Python values`: NumPy makes the tuples and lists of Python numbers that `next_batch` gives, of which Spark alone makes none when it
-  counts the batches of a DataFrame;
+* `Python values`: NumPy makes the tuples and lists of Python numbers that `next_batch` gives, of which Spark alone makes none when
+  it counts the batches of a DataFrame;
 * `rows alone`: a plain loop over the arrays, without TensorFlow.
 
 The rate is that of one process. With one process for each core, the sum over cores is the most that nodes can take if nothing

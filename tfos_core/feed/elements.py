@@ -129,6 +129,8 @@ def _as_array(column: Sequence[Any], name: str) -> np.ndarray[Any, Any]:
     first = column[0] if len(column) else 0.0
     if (packed := _packed_floats(column, first)) is not None:
         return packed
+    if isinstance(first, str | bytes | bytearray):
+        return _strings(column, name)
     try:
         array = np.asarray(column)
     except ValueError as exc:
@@ -136,7 +138,7 @@ def _as_array(column: Sequence[Any], name: str) -> np.ndarray[Any, Any]:
             f"the values of {name!r} differ in length or type, so they do not fit into one tensor",
             "Pad them to one length in Spark, or use next_batch().",
         ) from exc
-    if array.dtype.kind in "US" or isinstance(first, str | bytes | bytearray):
+    if array.dtype.kind in "US":
         return _strings(column, name)
     if array.dtype.kind not in "biufc":
         what = "nulls" if any(value is None for value in column) else f"values of type {type(first).__name__}"
@@ -166,8 +168,13 @@ def _is_numpy(value: Any) -> bool:
 
 def _strings(column: Sequence[Any], name: str) -> np.ndarray[Any, Any]:
     found = np.empty(len(column), dtype=object)
-    try:
+    kinds = set(map(type, column))
+    if kinds == {str}:
+        found[:] = list(map(str.encode, column))
+    elif kinds == {bytes}:
+        found[:] = column
+    elif all(issubclass(kind, str | bytes | bytearray) for kind in kinds):
         found[:] = [value.encode() if isinstance(value, str) else bytes(value) for value in column]
-    except TypeError as exc:
-        raise FeedError(f"{name!r} holds strings and other values, which a tensor can not") from exc
+    else:
+        raise FeedError(f"{name!r} holds strings and other values, which a tensor can not")
     return found

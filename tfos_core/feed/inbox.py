@@ -85,6 +85,8 @@ class _Entry:
     position: int = 0
     first: int = 0
     kept: Kept | None = None
+    #: Of a block whose first batches were no plain numbers.
+    is_rest: bool = False
 
 
 @dataclass(slots=True)
@@ -243,7 +245,7 @@ class Inbox:
             # None when the feed was closed meanwhile, which the next look tells.
             entry.block = self._cache.open(entry.kept)
         elif entry.kind is Kind.RAW_PICKLE:
-            numbers = pickled_numbers(entry.payload) if arrays else None
+            numbers = pickled_numbers(entry.payload) if arrays and not entry.is_rest else None
             if numbers is None:
                 self._leave_rest(entry)
             entry.block = decode(entry.kind, entry.payload, entry.schema) if numbers is None else numbers
@@ -258,7 +260,7 @@ class Inbox:
         with self._changed:
             if entry is self._current and first < len(entry.payload):
                 payload = memoryview(entry.payload)
-                rest = _Entry(entry.stream, entry.kind, payload[first:], entry.schema, entry.size - first)
+                rest = _Entry(entry.stream, entry.kind, payload[first:], entry.schema, entry.size - first, is_rest=True)
                 entry.payload, entry.size = payload[:first], first
                 entry.stream.pending += 1
                 self._entries.appendleft(rest)

@@ -239,3 +239,21 @@ def test_python_floats_become_float32_in_every_form() -> None:
         arrays(RowsBlock([1.0, None]), 0, 2)
     with pytest.raises(FeedError, match="differ in length"):
         arrays(RowsBlock([[1.0], [1.0, 2.0]]), 0, 2)
+
+
+@pytest.mark.parametrize(
+    "column",
+    [["a", "é"], [b"a", "é".encode()], ["a", "é".encode()], [bytearray(b"a"), "é"], [np.str_("a"), "é"]],
+    ids=["strings", "bytes", "both", "bytearrays", "numpy"],
+)
+def test_strings_of_every_kind_become_bytes(column: list[Any]) -> None:
+    (found,) = arrays(RowsBlock(column), 0, 2)
+    assert found.dtype == object
+    assert list(found) == [b"a", "é".encode()]
+    assert {type(value) for value in found} == {bytes}
+
+
+@pytest.mark.parametrize("other", [5, 1.5, None])
+def test_strings_with_anything_else_are_refused(other: Any) -> None:
+    with pytest.raises(FeedError, match="holds strings and other values"):
+        arrays(RowsBlock([b"a", other]), 0, 2)

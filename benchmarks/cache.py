@@ -28,6 +28,8 @@ EXECUTORS = 2
 PARTITIONS = 4
 EPOCHS = 3
 WAYS = {"next_batch": node_functions.consume_batches, "as_dataset": node_functions.consume_datasets}
+#: Enough for all rows at one node: Spark may give one of the two most partitions, and then the disk would be measured.
+_MEMORY_BYTES = 512 << 20
 DEFAULT_SHAPES = ("list784", "frame784")
 
 
@@ -61,7 +63,7 @@ def _run_shape(spark: Any, shape: Shape, options: argparse.Namespace) -> list[Me
 
     rows = max(1, int(shape.rows * options.scale / PARTITIONS)) * PARTITIONS
     data = build(spark, shape, rows, PARTITIONS)
-    cache = NodeCache(memory_bytes=0) if options.disk else NodeCache()
+    cache = NodeCache(memory_bytes=0 if options.disk else _MEMORY_BYTES)
     measured: list[Measurement] = []
     for way in options.way or WAYS:
         ended: list[Any] = []

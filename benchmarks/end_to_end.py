@@ -55,18 +55,17 @@ CASES = (
 
 
 def main() -> None:
-    """Run every case, print a table for each, and write the results."""
+    """Run every case, print a table for each, and write the results as they come."""
     options = _parse()
-    measurements: list[Measurement] = []
+    settings = {name: value for name, value in vars(options).items() if value is not None}
     with tempfile.TemporaryDirectory(prefix="bench-data-") as folder:
         for case in CASES:
             if options.case and case.name not in options.case:
                 continue
             rows = _make_data(case, Path(folder) / case.name, options)
             for workers in options.workers or (1, 2):
-                measurements += _run(case, Path(folder) / case.name, rows, workers, options)
-    settings = {name: value for name, value in vars(options).items() if value is not None}
-    print(f"\nwritten: {write_results('end_to_end', measurements, master='local-cluster[N,1,1024]', **settings)}")
+                found = _run(case, Path(folder) / case.name, rows, workers, options)
+                print(f"\nwritten: {write_results('end_to_end', found, master=f'local-cluster[{workers},1,1024]', **settings)}")
 
 
 def _parse() -> argparse.Namespace:

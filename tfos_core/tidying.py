@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import secrets
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +20,6 @@ __all__ = ("tidy_executors",)
 
 logger = logging.getLogger(__name__)
 
-_TAG = "tfos-tidy"
-
 
 def tidy_executors(sc: SparkContext, executors: int, *, timeout: float = 2.0) -> None:
     """Run a task on each executor that removes what dead supervisors have left on its host, processes and folders. Raises nothing.
@@ -31,19 +30,21 @@ def tidy_executors(sc: SparkContext, executors: int, *, timeout: float = 2.0) ->
     """
     from pyspark import InheritableThread
 
-    thread = InheritableThread(target=_run, args=(sc, executors), name="tfos-tidy", daemon=True)
+    # Another cluster of this driver may be tidying up too.
+    tag = f"tfos-tidy-{secrets.token_hex(8)}"
+    thread = InheritableThread(target=_run, args=(sc, executors, tag), name="tfos-tidy", daemon=True)
     thread.start()
     thread.join(timeout)
     if thread.is_alive():
         try:
-            sc.cancelJobsWithTag(_TAG)
+            sc.cancelJobsWithTag(tag)
         except Exception as exc:  # noqa: BLE001 - the context may be gone, and with it the tasks
             logger.info("the tasks that tidy up could not be cancelled: %s", exc)
 
 
-def _run(sc: SparkContext, executors: int) -> None:
+def _run(sc: SparkContext, executors: int, tag: str) -> None:
     try:
-        sc.addJobTag(_TAG)
+        sc.addJobTag(tag)
         sc.parallelize(range(executors), executors).foreachPartition(_tidy)
     except Exception as exc:  # noqa: BLE001 - what is left then is removed by the next job on that host
         logger.info("the executors were not tidied up: %s", reason_of(exc))

@@ -39,7 +39,7 @@ def one_host() -> Iterator[StandaloneCluster]:
 
 
 class Meet:
-    """Gives the rows of a partition when `together` tasks run at once; each leaves a file when it begins, and when it ends."""
+    """Gives the rows of a partition once `together` tasks run at once: the first so many partitions, then the next, and so on."""
 
     def __init__(self, folder: Path, together: int) -> None:
         self.folder = str(folder)
@@ -48,7 +48,8 @@ class Meet:
     def __call__(self, index: int, rows: Iterator[int]) -> Iterator[int]:
         folder = Path(self.folder)
         (folder / f"begun-{index}").touch()
-        poll_until(lambda: len(list(folder.glob("begun-*"))) >= self.together, 60, what=f"{self.together} tasks run at once")
+        wanted = (index // self.together + 1) * self.together
+        poll_until(lambda: len(list(folder.glob("begun-*"))) >= wanted, 60, what=f"{self.together} tasks run at once")
         return rows
 
 
@@ -108,6 +109,7 @@ def test_without_stage_level_scheduling_task_cpus_put_one_node_on_each_executor(
         with started_cluster(context, nodes.consume, {"folder": str(tmp_path)}, EXECUTORS) as running:
             report = running.train(rows)
             running.shutdown(timeout=60)
+    # A task takes a whole executor, so two run at once, one on each; the next two wait for each other in their turn.
     assert report.rows_per_node == {"worker:0": 200, "worker:1": 200}
     noted = list(itertools.chain.from_iterable(nodes.notes(tmp_path).values()))
     assert len({entry["folder"] for entry in noted}) == EXECUTORS

@@ -21,6 +21,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tfos_core.allocator import keep_freed_memory
 from tfos_core.autograph import leave_legacy_keras_alone
 from tfos_core.context import TFNodeContext
 from tfos_core.errors import ChannelClosedError, ClusterStateError
@@ -197,6 +198,7 @@ class _Node:
 def main() -> None:
     """Run one node's function; the exit code is 0 when it returned."""
     faulthandler.enable()
+    keep_freed_memory()
     link = Link(int(sys.argv[1]))
     config = link.receive()
     payload = link.receive_bytes()

@@ -30,7 +30,8 @@ from tfos_core.feed.coordinator import FeedCoordinator
 from tfos_core.feed.datafeed import DataFeed
 from tfos_core.feed.hub import FeedHub
 from tfos_core.feed.rendezvous import Descriptor
-from tfos_core.feed.source import is_raw
+from tfos_core.feed.source import feed_rdd, is_raw
+from tfos_core.feed.tasks import Target
 
 pytestmark = pytest.mark.spark
 
@@ -293,6 +294,11 @@ def test_a_dataframe_with_a_shuffle_feeds_every_row_in_every_epoch(node: LocalNo
 
 def test_an_empty_dataframe_feeds_no_row(node: LocalNode, spark: Any) -> None:
     assert node.rows_of(spark.range(10).where("id > 20")) == []
+
+
+def test_feed_tasks_of_a_dataframe_need_one_python_worker(spark: Any) -> None:
+    """What they answer is read by the driver as it comes from the JVM, not by a second Python worker of each task."""
+    assert is_raw(feed_rdd(spark.range(10), Target(generation="g", feed_timeout=1)))
 
 
 def test_feeding_a_dataframe_is_one_spark_job_for_an_epoch(node: LocalNode, spark: Any) -> None:

@@ -25,8 +25,8 @@ from tfos_core.feed.jobs import check_numbers, job_tag, local_property, spark_er
 from tfos_core.feed.keeping import NodeCache
 from tfos_core.feed.ledger import Conflict, Instruction, Ledger, apply_message, fed_twice, message_of, settle
 from tfos_core.feed.replay import NodeCaches
-from tfos_core.feed.source import feed_rdd, inference_rdd
-from tfos_core.feed.tasks import EPOCH_PROPERTY, Outcome, Target
+from tfos_core.feed.source import feed_rdd, inference_rdd, outcomes
+from tfos_core.feed.tasks import EPOCH_PROPERTY, Target
 from tfos_core.feed.totals import NodeTotals
 
 __all__ = ("FeedCoordinator", "FeedReport")
@@ -306,21 +306,21 @@ class FeedCoordinator:
             if partitions == 0:
                 self._follow(ledger.job_ended())
         try:
-            outcomes = [Outcome.from_json(text) for text in rdd.collect()]
+            found = outcomes(rdd)
         except Exception as exc:
             self._raise_abort()
             if not self._all_closed():
                 self._await_cause(exc)
                 raise spark_error(exc) from exc
-            outcomes = []
-        failed = next((outcome for outcome in outcomes if outcome.state == "failed"), None)
+            found = []
+        failed = next((outcome for outcome in found if outcome.state == "failed"), None)
         if failed is not None:
             error = from_wire(failed.error or {})
             self._await_cause(error)
             self.abort(error)
         with self._lock:
             self._raise_abort()
-            for outcome in outcomes:
+            for outcome in found:
                 self._follow(settle(ledger, outcome))
             self._follow(ledger.job_ended())
             self._ledger = None

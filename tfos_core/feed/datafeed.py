@@ -49,6 +49,7 @@ class DataFeed:
         self._mapping = None if input_mapping is None else dict(sorted(input_mapping.items()))
         self._unanswered: deque[tuple[Stream, int]] = deque()
         self._batches = 0
+        self._datasets: dict[tuple[int, bool, bool, bool], Any] = {}
 
     @property
     def input_tensors(self) -> list[str] | None:
@@ -139,11 +140,15 @@ class DataFeed:
             drop_remainder: drop the short batch at the end of an iteration; with `equal_steps` that is done in any case.
             allow_empty: with `equal_steps`, an epoch in which some node has not one whole batch has no steps, and is no error.
         """
-        from tfos_core.feed.dataset import make_dataset
-
         if not self.train_mode:
             raise ConfigError("as_dataset() is for training", "Use next_batch() and batch_results() for inference.")
-        return make_dataset(
+        from tfos_core.feed.dataset import make_dataset
+
+        # Programs ask for one in every epoch, and TensorFlow takes 20 ms to make one. What is made inside a graph belongs to that.
+        known = (batch_size, all_epochs, drop_remainder, allow_empty)
+        if known in self._datasets and _is_eager():
+            return self._datasets[known]
+        made = make_dataset(
             self._hub,
             batch_size,
             mapping=self._mapping,
@@ -151,6 +156,9 @@ class DataFeed:
             drop_remainder=drop_remainder,
             allow_empty=allow_empty,
         )
+        if _is_eager():
+            self._datasets[known] = made
+        return made
 
     def _assembled(self, pieces: Sequence[Piece]) -> Any:
         if self._mapping is None:
@@ -169,3 +177,9 @@ class DataFeed:
                 # Not `+=`, which NumPy takes for an addition when the column is an array.
                 tensors[tensor].extend(column)
         return tensors
+
+
+def _is_eager() -> bool:
+    import tensorflow as tf
+
+    return bool(tf.executing_eagerly())

@@ -18,6 +18,7 @@ from tfos_core.feed.blocks import Block, decode, first_batches
 from tfos_core.feed.budget import ByteBudget
 from tfos_core.feed.cache import BlockCache, Kept
 from tfos_core.feed.pickled import pickled_numbers
+from tfos_core.feed.pickled_arrays import ArrayReader
 from tfos_core.feed.wire import Kind
 
 __all__ = ("Inbox", "Mark", "Piece", "Stream")
@@ -110,6 +111,7 @@ class Inbox:
         self._serving: Stream | None = None
         self._ends = _Ends()
         self._consumer = threading.Lock()
+        self._array_reader = ArrayReader()
 
     def put(self, stream: Stream, kind: Kind, payload: Any, size: int, schema: Any = None) -> None:
         """Add a received block, whose `size` bytes were reserved."""
@@ -244,15 +246,24 @@ class Inbox:
         elif entry.kept is not None:
             # None when the feed was closed meanwhile, which the next look tells.
             entry.block = self._cache.open(entry.kept)
-        elif entry.kind is Kind.RAW_PICKLE:
-            numbers = pickled_numbers(entry.payload) if arrays and not entry.is_rest else None
-            if numbers is None:
-                self._leave_rest(entry)
-            entry.block = decode(entry.kind, entry.payload, entry.schema) if numbers is None else numbers
+        elif entry.kind is Kind.RAW_PICKLE and (columns := self._columns(entry, arrays=arrays)) is not None:
+            entry.block = columns
         else:
             entry.block = decode(entry.kind, entry.payload, entry.schema)
         entry.payload = None
         return entry.block
+
+    def _columns(self, entry: _Entry, *, arrays: bool) -> Block | None:
+        """Rows read without unpickling them; None where that can not be, and then only the first batches stay in the entry."""
+        if entry.is_rest:
+            self._leave_rest(entry)
+            return None
+        found: Block | None = self._array_reader.read(entry.payload)
+        if found is None and arrays:
+            found = pickled_numbers(entry.payload)
+        if found is None:
+            self._leave_rest(entry)
+        return found
 
     def _leave_rest(self, entry: _Entry) -> None:
         """Make an entry of its own of what follows the first batches: a few thousand objects at a time stay in the CPU's caches."""

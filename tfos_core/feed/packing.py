@@ -90,19 +90,47 @@ def pack_list(rows: Sequence[Any]) -> Packed:
 
 
 def pack_arrow(batches: Iterable[Any], block_bytes: int) -> Iterator[Packed]:
-    """Record batches as Arrow IPC messages, the schema first; large ones are cut without copying."""
-    schema_sent = False
+    """Record batches as Arrow IPC messages, the schema first; large ones are cut, and no values are copied."""
+    messages: _ArrowMessages | None = None
     for batch in batches:
-        if not schema_sent:
+        if messages is None:
             yield Packed(Kind.ARROW_SCHEMA, 0, (batch.schema.serialize(),))
-            schema_sent = True
+            messages = _ArrowMessages(batch)
         if batch.num_rows == 0:
             continue
         pieces = max(1, -(-batch.nbytes // block_bytes))
         step = max(1, -(-batch.num_rows // pieces))
         for start in range(0, batch.num_rows, step):
             piece = batch.slice(start, step)
-            yield Packed(Kind.ARROW_BATCH, piece.num_rows, (piece.serialize(),))
+            yield Packed(Kind.ARROW_BATCH, piece.num_rows, messages.of(piece))
+
+
+class _ArrowMessages:
+    """`RecordBatch.serialize` without its copy: the parts of a message, among them the buffers of the batch themselves.
+
+    It is what pyarrow writes streams to, as it writes to any Python file.
+    """
+
+    closed = False
+
+    def __init__(self, batch: Any) -> None:
+        import pyarrow as pa
+
+        self._parts: list[Any] = []
+        self._writer = pa.ipc.new_stream(pa.PythonFile(self, mode="w"), batch.schema)
+        # What a stream begins with goes out with its first batch.
+        self._writer.write_batch(batch.slice(0, 0))
+
+    def write(self, part: Any) -> int:
+        """Take one part, from pyarrow."""
+        self._parts.append(part)
+        return memoryview(part).nbytes
+
+    def of(self, batch: Any) -> tuple[Any, ...]:
+        """The message of one batch."""
+        self._parts = []
+        self._writer.write_batch(batch)
+        return tuple(self._parts)
 
 
 def _columns(rows: Sequence[Any]) -> tuple[bool, list[Any]] | None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
+from tfos_core.allocator import keep_freed_memory, keep_modules
 from tfos_core.column_names import named
 from tfos_core.errors import FeedError, ResultCountError, TfosError
 from tfos_core.feed.blocks import decode
@@ -119,6 +120,8 @@ class InferFrames:
 
 
 def _feed(target: Target, blocks: Callable[[], Iterator[Packed]]) -> Outcome:
+    keep_freed_memory()
+    keep_modules()
     hello = _hello(target, Mode.TRAIN)
     node = ""
     try:

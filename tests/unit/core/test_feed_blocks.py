@@ -112,6 +112,25 @@ def test_large_record_batches_are_cut() -> None:
     assert [row[0] for block in blocks for row in block.rows(0, len(block))] == list(range(1000))
 
 
+@pytest.mark.parametrize("rows", [1, 999, 1000])
+def test_messages_of_record_batches_are_those_of_arrow(rows: int) -> None:
+    columns = {"a": list(range(1000)), "s": ["x", None] * 500, "l": [[1.0], []] * 500, "t": [{"k": 1}] * 1000}
+    (batch,) = pa.table(columns).to_batches()
+    _, *packed = pack_arrow([batch, batch.slice(5, 0), batch], batch.nbytes * rows // 1000)
+    assert sum(block.rows for block in packed) == 2000
+    start = 0
+    for block in packed:
+        assert payload(block).tobytes() == batch.slice(start, block.rows).serialize().to_pybytes()
+        start = (start + block.rows) % 1000
+
+
+def test_values_of_record_batches_are_not_copied_into_messages() -> None:
+    values = pa.array(np.arange(10_000.0))
+    _, packed = pack_arrow([pa.record_batch({"a": values})], 1 << 20)
+    addresses = [buffer.address for buffer in packed.buffers if isinstance(buffer, pa.Buffer)]
+    assert values.buffers()[1].address in addresses
+
+
 def test_lists_of_numbers_arrive_without_a_copy() -> None:
     table = pa.table({"a": pa.array([[1.0, 2.0], [3.0, 4.0]], pa.list_(pa.float32()))})
     (block,) = arrow_block(table)

@@ -159,6 +159,24 @@ def test_input_mapping_makes_a_dict_and_strings_become_bytes(hub: FeedHub) -> No
     assert dataset.element_spec["weight"].dtype.name == "float32"
 
 
+@needs_tensorflow
+def test_the_dataset_of_an_epoch_is_made_once_for_all_epochs(hub: FeedHub) -> None:
+    import tensorflow as tf
+
+    put(hub, [1.0, 2.0])
+    end(hub, 0)
+    put(hub, [3.0, 4.0], seq=1)
+    end(hub, 1, final=True)
+    feed = DataFeed(hub)
+    first = feed.as_dataset(2)
+    assert [element.numpy().tolist() for element in first] == [[1.0, 2.0]]
+    assert feed.as_dataset(2) is first
+    assert feed.as_dataset(2, all_epochs=True) is not first
+    with tf.Graph().as_default():
+        assert feed.as_dataset(2) is not first
+    assert [element.numpy().tolist() for element in feed.as_dataset(2)] == [[3.0, 4.0]]
+
+
 def test_stacks_hold_the_same_batches_ever_more_at_once(hub: FeedHub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feed_dataset, "_ONE_BY_ONE", 1)
     rows = [float(i) for i in range(90)]

@@ -2,7 +2,7 @@
 
     python benchmarks/cache.py [--rounds 5] [--scale 1.0] [--shape NAME]... [--way NAME]... [--disk]
 
-As in `feed.py`: `local-cluster[2,1,1024]`, cached data, a round of Spark alone is one pass over all rows. A round of ours is one
+As in `feed.py`: `local-cluster[2,1,2048]`, cached data, a round of Spark alone is one pass over all rows. A round of ours is one
 `train` call of three epochs: `first epoch` is the one that Spark feeds and nodes keep, `cached epochs` are the other two, which
 they replay. The seconds are those of the event that tells the end of each epoch. With `--disk` nothing is kept in memory, all of it
 in a file.
@@ -81,7 +81,7 @@ def _run_shape(spark: Any, shape: Shape, options: argparse.Namespace) -> list[Me
         lists: list[float] = []
         for number in range(options.rounds + 1):
             started = time.perf_counter()
-            _iterate_alone(data, shape)
+            _iterate_alone(spark.sparkContext, data, shape)
             alone.append(rows / (time.perf_counter() - started))
             ended.clear()
             cluster.train(data, EPOCHS)

@@ -17,7 +17,7 @@ from typing import Any
 
 import node_functions
 from report import Measurement, measure, print_table, write_results
-from session import MASTER, start_spark
+from session import MASTER, own_workers, start_spark
 from shapes import SHAPES, Shape, build
 from upstream import Upstream
 
@@ -61,7 +61,7 @@ def _compare(spark: Any, shape: Shape, options: argparse.Namespace) -> list[Meas
         spark.sparkContext, node_functions.answer_batches, args, EXECUTORS, 0, input_mode=TFCluster.InputMode.SPARK
     )
     sides: dict[str, Callable[[], float]] = {
-        ALONE: lambda: _rate(lambda: data.mapPartitions(_last_values), rows),
+        ALONE: lambda: _rate_alone(spark.sparkContext, data, rows),
         OURS: lambda: _rate(lambda: cluster.inference(data), rows),
     }
     rates: dict[str, list[float]] = {}
@@ -89,6 +89,11 @@ def _rate(answers: Callable[[], Any], rows: int) -> float:
     counted = answers().count()
     assert counted == rows, f"{counted} answers to {rows} rows"
     return rows / (time.perf_counter() - started)
+
+
+def _rate_alone(context: Any, data: Any, rows: int) -> float:
+    with own_workers(context):
+        return _rate(lambda: data.mapPartitions(_last_values), rows)
 
 
 def _last_values(rows: Iterable[Any]) -> Iterator[Any]:

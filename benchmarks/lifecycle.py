@@ -2,7 +2,7 @@
 
     python benchmarks/lifecycle.py [--rounds 5] [--no-upstream]
 
-Ours and TensorFlowOnSpark 2.2.5, two nodes on `local-cluster[2,1,1024]`, in rounds that alternate. `start` is the `run` call with
+Ours and TensorFlowOnSpark 2.2.5, two nodes on `local-cluster[2,1,2048]`, in rounds that alternate. `start` is the `run` call with
 executors up and idle; `shutdown` is the `shutdown` call when the nodes' functions have already returned. `first start` is the
 warm-up round, in which Python workers start too.
 """

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ("MASTER", "SETTINGS", "start_spark")
+__all__ = ("MASTER", "SETTINGS", "own_workers", "start_spark")
 
 HERE = Path(__file__).resolve().parent
-MASTER = "local-cluster[2,1,1024]"
+MASTER = "local-cluster[2,1,2048]"
 SETTINGS = {
     "spark.dynamicAllocation.enabled": "false",
     "spark.speculation": "false",
@@ -51,10 +51,22 @@ def start_spark(more: Mapping[str, str] | None = None, *, master: str = MASTER) 
             "PYTHONPATH": os.pathsep.join(filter(None, [str(HERE), os.environ.get("PYTHONPATH", "")])),
             "TMPDIR": folder,
         }
-        conf = SparkConf().setAll(list((SETTINGS | dict(more or {})).items()))
+        # An executor takes all memory of its Worker, in MiB.
+        memory = {"spark.executor.memory": master.rpartition(",")[2].rstrip("]") + "m"}
+        conf = SparkConf().setAll(list((SETTINGS | memory | dict(more or {})).items()))
         spark = SparkSession.builder.config(conf=conf).master(master).getOrCreate()
         spark.sparkContext.setLogLevel("ERROR")
         try:
             yield spark
         finally:
             spark.stop()
+
+
+@contextlib.contextmanager
+def own_workers(context: Any) -> Iterator[None]:
+    """What is started inside runs in Python workers that have never run a feed task: Spark has some for every environment."""
+    context.environment["BENCH_ALONE"] = "1"
+    try:
+        yield
+    finally:
+        del context.environment["BENCH_ALONE"]

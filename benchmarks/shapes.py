@@ -16,6 +16,8 @@ _BYTES = 3072
 class Shape:
     """One kind of row. `upstream_rows` is smaller, because upstream takes hundreds of times as long for a row.
 
+    There are so many that a round lasts seconds: a Spark job takes 0.2 s whatever it does.
+
     `schema` is that of a DataFrame; without one the rows are an RDD. `batch` is how many rows a program takes at a time.
     """
 
@@ -34,19 +36,19 @@ class Shape:
 
 COLUMNS = ", ".join(f"c{number} float" for number in range(10))
 SHAPES = (
-    Shape(name="tuple10", shown="tuples of 10 floats", rows=2_000_000, upstream_rows=16_000, batch=1000),
-    Shape(name="list784", shown="lists of 784 floats + label", rows=48_000, upstream_rows=6_000),
-    Shape(name="numpy784", shown="NumPy arrays of 784 floats", rows=80_000, upstream_rows=8_000),
-    Shape(name="frame10", shown="DataFrame, 10 float columns", rows=2_000_000, upstream_rows=16_000, schema=COLUMNS, batch=1000),
+    Shape(name="tuple10", shown="tuples of 10 floats", rows=5_000_000, upstream_rows=16_000, batch=1000),
+    Shape(name="list784", shown="lists of 784 floats + label", rows=100_000, upstream_rows=6_000),
+    Shape(name="numpy784", shown="NumPy arrays of 784 floats", rows=200_000, upstream_rows=8_000),
+    Shape(name="frame10", shown="DataFrame, 10 float columns", rows=5_000_000, upstream_rows=16_000, schema=COLUMNS, batch=1000),
     Shape(
         name="frame784",
         shown="DataFrame, array<float> of 784",
-        rows=64_000,
+        rows=160_000,
         upstream_rows=6_000,
         schema="image array<float>, label long",
     ),
-    Shape(name="binary", shown="DataFrame, binary of 3 KB", rows=80_000, upstream_rows=8_000, schema="data binary"),
-    Shape(name="strings", shown="strings of 100 characters", rows=1_000_000, upstream_rows=16_000, batch=1000),
+    Shape(name="binary", shown="DataFrame, binary of 3 KB", rows=200_000, upstream_rows=8_000, schema="data binary"),
+    Shape(name="strings", shown="strings of 100 characters", rows=3_000_000, upstream_rows=16_000, batch=1000),
 )
 
 

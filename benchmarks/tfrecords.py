@@ -6,7 +6,7 @@ A row has a bigint, a double, a string and an array of 100 floats. Two compariso
 
 * the codec alone, in this process: an Arrow batch to a file and back, against Python code that makes a tf.train.Example for each
   row and hands it to TFRecordWriter, and parses each record of a TFRecordDataset;
-* Spark, on `local-cluster[2,1,1024]`: a cached DataFrame to a folder and back to `noop`, against `dfutil` of TensorFlowOnSpark
+* Spark, on `local-cluster[2,1,2048]`: a cached DataFrame to a folder and back to `noop`, against `dfutil` of TensorFlowOnSpark
   2.2.5 with its jar, and against the same Python code in `rdd.mapPartitions`, where TensorFlow writes and reads the files: what
   there is without the jar, and faster than dfutil.
 

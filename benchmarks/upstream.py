@@ -153,8 +153,10 @@ def _context(**settings: str) -> Any:
 
     # Its nodes are numbered by executor only if each executor has one core, and it keeps one feed task per executor.
     return (
-        SparkSession.builder.config(conf=SparkConf().setAll(list((SETTINGS | settings).items())))
-        .master("local-cluster[2,1,1024]")
+        SparkSession.builder.config(
+            conf=SparkConf().setAll(list((SETTINGS | {"spark.executor.memory": "2048m"} | settings).items()))
+        )
+        .master("local-cluster[2,1,2048]")
         .getOrCreate()
     )
 

@@ -141,6 +141,8 @@ def _feed(target: Target, blocks: Callable[[], Iterator[Packed]]) -> Outcome:
 
 
 def _infer(target: Target, blocks: Iterator[Packed], reporter: Reporter | None) -> Iterator[Any]:
+    keep_freed_memory()
+    keep_modules()
     hello = _hello(target, Mode.INFER)
     given = 0
     try:

@@ -5,11 +5,12 @@
 All sides run on `local-cluster[2,1,2048]` with the same settings. Data is cached and counted before the first round. A round of
 Spark alone is `rdd.foreachPartition` over every row, or `df.mapInArrow` over every batch, in Python workers of its own; a round of
 a feed is one `train` call of one epoch on a cluster that stays up, from the call to its return, when every row was taken by a node.
-The first round of each side warms up and is not counted; it is where memory is watched. CPU seconds are those of all processes of a side, the JVMs included;
-memory is the peak of its Python processes on the executors: Spark's workers, and the nodes. Programs take batches of 1000 rows
-where rows are small (10 numbers, a string), and of 100 where they are not. They take them with `next_batch`; from `as_dataset` in a
-Python loop, where TensorFlow makes a Python object of each tensor of each batch; and from `as_dataset` inside a `tf.function`, as
-training does.
+The first round of each side warms up and is not counted; it is where memory is watched. CPU seconds are those of all processes of a
+side, the JVMs included; memory is the peak of its Python processes on the executors: Spark's workers, and the nodes.
+
+Programs take batches of 1000 rows where rows are small (10 numbers, a string), and of 100 where they are not. They take them with
+`next_batch`; from `as_dataset` in a Python loop, where TensorFlow makes a Python object of each tensor of each batch; and from
+`as_dataset` inside a `tf.function`, as training does.
 """
 
 from __future__ import annotations
@@ -102,8 +103,8 @@ def _run_shape(spark: Any, shape: Shape, upstream: Upstream | None, usage: Usage
         args = {"batch_size": options.batch_size or shape.batch}
         cluster = TFCluster.run(spark.sparkContext, function, args, EXECUTORS, 0, input_mode=TFCluster.InputMode.SPARK)
         these = {
-            f"Spark alone ({way})": _side(usage, rows, _iterate_alone, spark.sparkContext, data, shape),
-            f"ours, {way}": _side(usage, rows, cluster.train, data, 1),
+            f"Spark alone ({way})": _side(usage.of(alone=True), rows, _iterate_alone, spark.sparkContext, data, shape),
+            f"ours, {way}": _side(usage.of(alone=False), rows, cluster.train, data, 1),
         }
         if upstream is not None and UPSTREAM not in sides:
             these[UPSTREAM] = _their_side(upstream, _scaled(shape.upstream_rows, options))

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from usage import ALONE
+
 __all__ = ("MASTER", "SETTINGS", "own_workers", "start_spark")
 
 HERE = Path(__file__).resolve().parent
@@ -65,8 +67,8 @@ def start_spark(more: Mapping[str, str] | None = None, *, master: str = MASTER) 
 @contextlib.contextmanager
 def own_workers(context: Any) -> Iterator[None]:
     """What is started inside runs in Python workers that have never run a feed task: Spark has some for every environment."""
-    context.environment["BENCH_ALONE"] = "1"
+    context.environment[ALONE] = "1"
     try:
         yield
     finally:
-        del context.environment["BENCH_ALONE"]
+        del context.environment[ALONE]

@@ -7,15 +7,18 @@ moved to (a node's supervisor leaves the process tree). Standard library only: t
 from __future__ import annotations
 
 import contextlib
+import copy
 import os
 import threading
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ("MARK", "PeakMemory", "Usage", "parse_pss_kib", "parse_ticks")
+__all__ = ("ALONE", "MARK", "PeakMemory", "Usage", "parse_pss_kib", "parse_ticks")
 
 MARK = "BENCH_SIDE"
+#: In the environment of the workers that `session.own_workers` starts.
+ALONE = "BENCH_ALONE"
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PROC = Path("/proc")
 
@@ -25,8 +28,15 @@ class Usage:
 
     def __init__(self) -> None:
         self._mark = f"{MARK}={uuid.uuid4().hex}"
+        self._alone: bool | None = None
         name, _, value = self._mark.partition("=")
         os.environ[name] = value
+
+    def of(self, *, alone: bool) -> Usage:
+        """The same for one of two sides that share a Spark: Python processes of `session.own_workers`, or all others."""
+        part = copy.copy(self)
+        part._alone = alone
+        return part
 
     def cpu_s(self) -> float:
         """CPU seconds so far of this process and of everything marked, with their children that have ended."""
@@ -47,8 +57,12 @@ class Usage:
     def _pids(self) -> Iterator[int]:
         mark = self._mark.encode()
         for pid in [int(entry.name) for entry in _PROC.iterdir() if entry.name.isdigit()]:
-            if pid == os.getpid() or mark in _read_bytes(pid, "environ").split(b"\0"):
+            environ = _read_bytes(pid, "environ").split(b"\0")
+            if pid == os.getpid() or (mark in environ and self._counts(pid, f"{ALONE}=1".encode() in environ)):
                 yield pid
+
+    def _counts(self, pid: int, is_alone: bool) -> bool:
+        return self._alone in (None, is_alone) or _executable(pid).endswith("/java")
 
 
 class PeakMemory:

@@ -106,31 +106,40 @@ def pack_arrow(batches: Iterable[Any], block_bytes: int) -> Iterator[Packed]:
 
 
 class _ArrowMessages:
-    """`RecordBatch.serialize` without its copy: the parts of a message, among them the buffers of the batch themselves.
-
-    It is what pyarrow writes streams to, as it writes to any Python file.
-    """
-
-    closed = False
+    """`RecordBatch.serialize` without its copy: the parts of a message, among them the buffers of the batch themselves."""
 
     def __init__(self, batch: Any) -> None:
         import pyarrow as pa
 
-        self._parts: list[Any] = []
-        self._writer = pa.ipc.new_stream(pa.PythonFile(self, mode="w"), batch.schema)
+        self._written = _Written()
+        self._writer = pa.ipc.new_stream(pa.PythonFile(self._written, mode="w"), batch.schema)
         # What a stream begins with goes out with its first batch.
         self._writer.write_batch(batch.slice(0, 0))
+        self._written.take()
+
+    def of(self, batch: Any) -> tuple[Any, ...]:
+        """The message of one batch."""
+        self._writer.write_batch(batch)
+        return self._written.take()
+
+
+class _Written:
+    """The file that pyarrow writes a stream to. It must not know the writer: no collector sees a circle through C++."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self._parts: list[Any] = []
 
     def write(self, part: Any) -> int:
         """Take one part, from pyarrow."""
         self._parts.append(part)
         return memoryview(part).nbytes
 
-    def of(self, batch: Any) -> tuple[Any, ...]:
-        """The message of one batch."""
-        self._parts = []
-        self._writer.write_batch(batch)
-        return tuple(self._parts)
+    def take(self) -> tuple[Any, ...]:
+        """What was written since the last call."""
+        parts, self._parts = tuple(self._parts), []
+        return parts
 
 
 def _columns(rows: Sequence[Any]) -> tuple[bool, list[Any]] | None:

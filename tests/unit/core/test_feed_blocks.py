@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import collections
+import itertools
 import pickle
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -129,6 +131,20 @@ def test_values_of_record_batches_are_not_copied_into_messages() -> None:
     _, packed = pack_arrow([pa.record_batch({"a": values})], 1 << 20)
     addresses = [buffer.address for buffer in packed.buffers if isinstance(buffer, pa.Buffer)]
     assert values.buffers()[1].address in addresses
+
+
+@pytest.mark.parametrize("taken", [2, 3, 100])
+def test_record_batches_that_were_sent_are_let_go(taken: int) -> None:
+    def batches() -> Iterator[pa.RecordBatch]:
+        for start in range(5):
+            yield pa.record_batch({"a": pa.array(range(start, start + 100_000))})
+
+    before = pa.total_allocated_bytes()
+    for _ in range(3):
+        packed = pack_arrow(batches(), 1 << 20)
+        assert [block.rows for block in itertools.islice(packed, taken)][-1] > 0
+        del packed
+    assert pa.total_allocated_bytes() == before
 
 
 def test_lists_of_numbers_arrive_without_a_copy() -> None:

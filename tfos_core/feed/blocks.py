@@ -41,6 +41,8 @@ __all__ = (
     "take_columns",
 )
 
+#: Of record batches, so many values become Python objects at once, for the same reason.
+_CHUNK_VALUES = 8 << 10
 #: Rows of about as much become Python objects at once: some ten times the bytes, which the caches of a core still hold.
 _BATCHES_BYTES = 32 << 10
 
@@ -91,11 +93,12 @@ class ColumnsBlock:
 
 @dataclass(slots=True)
 class ArrowBlock:
-    """A record batch; columns become NumPy or Python values on first use."""
+    """A record batch; columns become NumPy or Python values on first use, some thousand at a time."""
 
     batch: Any
     _columns: dict[int, Any] = field(default_factory=dict, init=False)
-    _rows: list[Any] | None = field(default=None, init=False)
+    _rows: list[Any] = field(default_factory=list, init=False)
+    _first: int = field(default=0, init=False)
 
     def __len__(self) -> int:
         return int(self.batch.num_rows)
@@ -113,9 +116,22 @@ class ArrowBlock:
 
     def rows(self, start: int, stop: int) -> list[Any]:
         """The rows from `start` up to `stop`, as tuples in column order."""
-        if self._rows is None:
-            self._rows = list(zip(*(self.column(index) for index in range(self.batch.num_columns)), strict=True))
-        return self._rows[start:stop]
+        found: list[Any] = []
+        stop = min(stop, len(self))
+        while start < stop:
+            if not self._first <= start < self._first + len(self._rows):
+                self._make_rows(start, stop - start)
+            part = self._rows[start - self._first : stop - self._first]
+            found = found + part if found else part
+            start += len(part)
+        return found
+
+    def _make_rows(self, start: int, least: int) -> None:
+        """Rows from `start` on: few enough that the caches of a core hold what they are made of, and as many as are asked for."""
+        count = max(least, _CHUNK_VALUES // max(1, self.batch.num_columns))
+        piece = self.batch.slice(start, count)
+        self._first = start
+        self._rows = list(zip(*map(arrow_column, piece.columns), strict=True))
 
 
 Block = RowsBlock | ColumnsBlock | ArrowBlock | NumbersBlock

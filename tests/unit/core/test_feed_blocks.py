@@ -133,6 +133,12 @@ def test_values_of_record_batches_are_not_copied_into_messages() -> None:
     assert values.buffers()[1].address in addresses
 
 
+def test_rows_of_record_batches_are_made_some_at_a_time_in_any_order() -> None:
+    (block,) = arrow_block(pa.table({"a": range(30_000), "s": [f"{i}" for i in range(30_000)]}), 1 << 30)
+    for start, stop in [(0, 10), (10, 4090), (4090, 4110), (29_000, 40_000), (5, 20_000), (7, 7), (30_000, 30_001)]:
+        assert block.rows(start, stop) == [(i, f"{i}") for i in range(start, min(stop, 30_000))]
+
+
 @pytest.mark.parametrize("taken", [2, 3, 100])
 def test_record_batches_that_were_sent_are_let_go(taken: int) -> None:
     def batches() -> Iterator[pa.RecordBatch]:

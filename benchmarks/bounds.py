@@ -1,48 +1,56 @@
-"""What bounds the feed: the same batches through tf.data, or as Python values, in one process, without Spark and our own code.
+"""What bounds the feed: what rows cost that lie in memory, in one process, without Spark and without code of ours.
 
-    python benchmarks/bounds.py [--rounds 5] [--batch 100]... [--shape NAME]...
+    python benchmarks/bounds.py [--rounds 5] [--batch ROWS]... [--shape NAME]...
 
-Each shape's arrays lie in memory, already whole. Four ways to iterate over batches of them in Python:
+For each shape of `feed.py`, in batches of the size that it uses:
 
-* `slices`: `Dataset.from_tensor_slices` over an array with one more axis in front, so that each element is one batch: TensorFlow
-  hands out slices of memory that it has, and Python gets eager tensors. Nothing that gives Python a batch can be faster;
-* `generator`: `Dataset.from_generator` over stacks of 32 batches, cut apart by `flat_map`: the fewest calls into Python that arrays
-  which arrive one after the other can make;
-* `Python values`: NumPy makes the tuples and lists of Python numbers that `next_batch` gives, of which Spark alone makes none when
-  it counts the batches of a DataFrame;
-* `rows alone`: a plain loop over the arrays, without TensorFlow.
+* `socket`: the bytes of the rows go from one process to another through a Unix socket, in blocks of 1 MiB. A node is a process of
+  its own, so that is the least that comes on top of what Spark does;
+* `Python values`: the tuples, lists, bytes or arrays that `next_batch` gives, made by NumPy, pyarrow or pickle from memory;
+* `tf.data`: `Dataset.from_generator` over stacks of 32 batches, cut apart by `flat_map`, iterated in Python: the fewest calls into
+  Python that batches which arrive one after the other can make;
+* `tf.data in tf.function`: the same, iterated inside a compiled function;
+* `slices`: `Dataset.from_tensor_slices` over all batches, iterated in Python: nothing that gives Python a batch can be faster, but
+  the rows have to be there before.
 
-The rate is that of one process. With one process for each core, the sum over cores is the most that nodes can take if nothing
-else wants the cores; Spark, which delivers the rows on the same ones, does.
+Each is told as a rate and as CPU seconds for a million rows, of all threads and of both processes of `socket`. `summary.py` adds
+them to what Spark alone takes for the same rows: with all cores busy, no feed can have a better ratio than that gives.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import pickle
+import resource
+import socket
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 from report import Measurement, measure, print_table, write_results
+from shapes import SHAPES, Shape
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 _STACK = 32
+_BLOCK = 1 << 20
+CPU = "CPU s/M rows"
 
 
 def main() -> None:
     """Measure, print a table for each shape, and write the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5, help="measured rounds of every way (default 5)")
-    parser.add_argument("--batch", type=int, action="append", help="rows of a batch; repeatable (default 100 and 1000)")
-    parser.add_argument("--shape", action="append", choices=list(_SHAPES), help="only this one; repeatable")
+    parser.add_argument("--batch", type=int, action="append", help="rows of a batch; repeatable (default: as feed.py)")
+    parser.add_argument("--shape", action="append", choices=[shape.name for shape in SHAPES], help="only this one; repeatable")
     options = parser.parse_args()
     measurements: list[Measurement] = []
-    for name in options.shape or _SHAPES:
-        for batch in options.batch or (100, 1000):
-            measurements += _measure(name, batch, options.rounds)
+    for shape in SHAPES:
+        if not options.shape or shape.name in options.shape:
+            for batch in options.batch or (shape.batch,):
+                measurements += _measure(shape, batch, options.rounds)
     settings = {name: value for name, value in vars(options).items() if value is not None}
     print(f"\nwritten: {write_results('bounds', measurements, master='none', **settings)}")
 
@@ -52,57 +60,110 @@ def _ten(random: Any, rows: int) -> list[Any]:
 
 
 def _images(random: Any, rows: int) -> list[Any]:
-    return [random.random((rows, 784), dtype=np.float32), np.arange(rows)]
+    return [random.random((rows, 784), dtype=np.float32)]
 
 
-def _texts(random: Any, rows: int) -> list[Any]:
+def _labelled(random: Any, rows: int) -> list[Any]:
+    return [*_images(random, rows), np.arange(rows)]
+
+
+def _bytes(random: Any, rows: int, size: int = 3072) -> list[Any]:
     found = np.empty(rows, dtype=object)
-    found[:] = [bytes(100)] * rows
+    found[:] = [random.bytes(size) for _ in range(rows)]
     return [found]
 
 
 #: How many rows, and their columns.
-_SHAPES: dict[str, tuple[int, Callable[[Any, int], list[Any]]]] = {
-    "ten columns": (640_000, _ten),
-    "784 floats and a label": (64_000, _images),
-    "strings of 100 bytes": (320_000, _texts),
+_COLUMNS: dict[str, tuple[int, Callable[[Any, int], list[Any]]]] = {
+    "tuple10": (640_000, _ten),
+    "list784": (64_000, _labelled),
+    "numpy784": (64_000, _images),
+    "frame10": (640_000, _ten),
+    "frame784": (64_000, _labelled),
+    "binary": (64_000, _bytes),
+    "strings": (640_000, lambda random, rows: _bytes(random, rows, 100)),
 }
 
 
-def _measure(name: str, batch: int, rounds: int) -> list[Measurement]:
-    rows, make = _SHAPES[name]
+def _measure(shape: Shape, batch: int, rounds: int) -> list[Measurement]:
+    rows, make = _COLUMNS[shape.name]
     rows -= rows % (batch * _STACK)
     columns = make(np.random.default_rng(1), rows)
     batches = [column.reshape(-1, batch, *column.shape[1:]) for column in columns]
-    ways = {
-        "slices": _slices(batches),
-        "generator": _generator(batches),
-        "Python values": _Values(batches),
-        "rows alone": list(zip(*batches, strict=True)),
+    generator, slices = _generator(batches), _slices(batches)
+    ways: dict[str, Callable[[], Any]] = {
+        "socket": _Socket(sum(len(column[0]) * rows if column.dtype == object else column.nbytes for column in columns)),
+        "Python values": _values(shape, batches),
+        "tf.data": lambda: _exhaust(generator),
+        "tf.data in tf.function": _inside(generator),
+        "slices": lambda: _exhaust(slices),
     }
-    seen: dict[str, list[float]] = {way: [] for way in ways}
+    rates: dict[str, list[float]] = {way: [] for way in ways}
+    costs: dict[str, list[float]] = {way: [] for way in ways}
     for number in range(rounds + 1):
-        for way, iterable in ways.items():
-            started = time.perf_counter()
-            count = sum(1 for _ in iterable)
+        for way, run in ways.items():
+            started, before = time.perf_counter(), _cpu_s()
+            run()
             if number:
-                seen[way].append(rows / (time.perf_counter() - started))
-            assert count == rows // batch
-    case = f"{name}, batches of {batch}"
-    found = [measure(case, way, rates) for way, rates in seen.items()]
-    print_table(f"tf.data alone: {case}", [(each, None) for each in found])
+                rates[way].append(rows / (time.perf_counter() - started))
+                costs[way].append((_cpu_s() - before) / rows * 1e6)
+    case = shape.shown if batch == shape.batch else f"{shape.shown}, batches of {batch}"
+    found = [measure(case, way, values) for way, values in rates.items()]
+    found += [measure(case, way, values, unit=CPU) for way, values in costs.items()]
+    print_table(case, [(each, None) for each in found])
     return found
 
 
-class _Values:
-    """Batches of rows that are tuples of Python values, made anew in every iteration."""
+def _cpu_s() -> float:
+    """CPU seconds of this process, and of its children that have ended."""
+    used = [resource.getrusage(whose) for whose in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(each.ru_utime + each.ru_stime for each in used)
 
-    def __init__(self, batches: list[Any]) -> None:
-        self._batches = batches
 
-    def __iter__(self) -> Iterator[list[Any]]:
-        for parts in zip(*self._batches, strict=True):
-            yield list(zip(*(part.tolist() for part in parts), strict=True))
+class _Socket:
+    """Moves so many bytes to a process that was forked for that."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._block = memoryview(bytearray(_BLOCK))
+
+    def __call__(self) -> None:
+        one, other = socket.socketpair()
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BLOCK)
+        with one, other:
+            child = os.fork()
+            if not child:
+                one.close()
+                while other.recv_into(self._block):
+                    pass
+                os._exit(0)
+            other.close()
+            for start in range(0, self._size, _BLOCK):
+                one.sendall(self._block[: self._size - start])
+            one.close()
+            os.waitpid(child, 0)
+
+
+def _values(shape: Shape, batches: list[Any]) -> Callable[[], None]:
+    """Makes the rows of one batch after the other, and forgets them."""
+    if shape.name == "strings":
+        pickled = [pickle.dumps([value.decode("latin-1") for value in batch], 5) for batch in batches[0]]
+        return lambda: _exhaust(map(pickle.loads, pickled))
+    if shape.name == "binary":
+        import pyarrow as pa
+
+        made = [pa.array(batch) for batch in batches[0]]
+        return lambda: _exhaust(batch.to_pylist() for batch in made)
+    if shape.name == "numpy784":
+        return lambda: _exhaust(map(list, batches[0]))
+    if shape.name == "frame784":
+        return lambda: _exhaust(list(zip(images, labels.tolist(), strict=True)) for images, labels in zip(*batches, strict=True))
+    return lambda: _exhaust(list(zip(*(part.tolist() for part in parts), strict=True)) for parts in zip(*batches, strict=True))
+
+
+def _exhaust(batches: Any) -> None:
+    for _ in batches:
+        pass
 
 
 def _slices(batches: list[Any]) -> Any:
@@ -123,6 +184,19 @@ def _generator(batches: list[Any]) -> Any:
     )
     dataset = tf.data.Dataset.from_generator(stacks, output_signature=signature)
     return dataset.flat_map(lambda *stack: tf.data.Dataset.from_tensor_slices(stack))
+
+
+def _inside(dataset: Any) -> Callable[[], Any]:
+    import tensorflow as tf
+
+    @tf.function  # type: ignore[untyped-decorator]
+    def count() -> Any:
+        batches = tf.constant(0, tf.int64)
+        for _ in dataset:
+            batches += 1
+        return batches
+
+    return count  # type: ignore[no-any-return]
 
 
 if __name__ == "__main__":

@@ -47,6 +47,7 @@ def summarise(results: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         "loads": loads,
         "ratios": ratios,
         "limits": limits,
+        "bounds": list(_bounds(results, ratios)),
         "others": list(_others(results, goals)),
     }
 
@@ -79,6 +80,44 @@ def _compare(goal: Goal, results: Mapping[str, Mapping[str, Any]]) -> dict[str, 
         "pairs": len(ratios),
         "goal": goal.at_least,
     }
+
+
+def _bounds(results: Mapping[str, Mapping[str, Any]], ratios: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The best ratio to Spark alone that CPU time leaves a feed: what Spark takes, over that and what a feed can not do without.
+
+    Of an RDD, Spark alone unpickles in its Python workers what a feed hands on as it is, so their time is not counted as needed.
+    """
+    for ratio in ratios:
+        way = ratio["side"].partition("ours, ")[2]
+        if ratio["benchmark"] != "feed" or ratio["base"] != f"Spark alone ({way})":
+            continue
+        alone, workers = (_cost(results, "feed", ratio["case"], ratio["base"], part) for part in ("", ", workers"))
+        bytes_, values = (_cost(results, "bounds", ratio["case"], side) for side in ("socket", _VALUES[way]))
+        if alone is None or workers is None or bytes_ is None or values is None:
+            continue
+        needed = alone if ratio["case"].startswith("DataFrame") else alone - workers
+        yield {
+            "case": ratio["case"],
+            "way": way,
+            "alone": _rounded(alone),
+            "needed": _rounded(needed),
+            "socket": _rounded(bytes_),
+            "values": _rounded(values),
+            "best": _rounded(alone / (needed + bytes_ + values)),
+            "ratio": ratio["ratio"],
+        }
+
+
+_VALUES = {
+    "next_batch": "Python values",
+    "as_dataset": "tf.data",
+    "as_dataset in tf.function": "tf.data in tf.function",
+}
+
+
+def _cost(results: Mapping[str, Mapping[str, Any]], benchmark: str, case: str, side: str, part: str = "") -> float | None:
+    found = _find(results, benchmark, case, side, f"CPU s/M rows{part}")
+    return None if found is None else float(found["median"])
 
 
 def _check(limit: Limit, results: Mapping[str, Mapping[str, Any]]) -> dict[str, Any] | None:
@@ -176,6 +215,9 @@ def render_markdown(summary: Mapping[str, Any]) -> str:
         ratios = [entry for entry in summary["ratios"] if entry["benchmark"] == benchmark]
         if ratios:
             parts.append("\n".join(_ratio_rows(ratios)))
+        if benchmark == "feed" and summary["bounds"]:
+            parts.append(_ABOUT_BOUNDS)
+            parts.append("\n".join(_bound_rows(summary["bounds"])))
         limits = [entry for entry in (*summary["limits"], *summary["others"]) if entry["benchmark"] == benchmark]
         if limits:
             parts.append("\n".join(_number_rows(limits)))
@@ -188,7 +230,7 @@ _TITLES = {
     "end_to_end": "Training",
     "cache": "Epochs from the cache of the nodes",
     "direct_reading": "Nodes that read files",
-    "bounds": "What tf.data alone takes for the same batches",
+    "bounds": "What values of rows cost without Spark and without a feed",
     "inference": "Inference with a SavedModel",
     "cluster_inference": "Inference by the nodes",
     "tfrecords": "TFRecords",
@@ -209,6 +251,21 @@ def _ratio_rows(entries: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             f"| {_shown(entry['base_median'])} {entry['unit']} | {_shown(entry['ratio'])} | {_shown(entry['least'])} "
             f"| {_shown(entry['most'])} | {goal}{missed} |"
         )
+
+
+_ABOUT_BOUNDS = (
+    "What a feed can come to when all cores are busy, in CPU seconds for a million rows: `needed` is what Spark alone takes (of an "
+    "RDD, without its Python workers, whose work the nodes do); on top of it come the bytes through a socket, and the values for "
+    "the program."
+)
+
+
+def _bound_rows(entries: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    yield "| case | way | Spark alone | needed | socket | values | best ratio | measured |"
+    yield "|---|---|--:|--:|--:|--:|--:|--:|"
+    for entry in entries:
+        numbers = " | ".join(_shown(entry[name]) for name in ("alone", "needed", "socket", "values", "best", "ratio"))
+        yield f"| {entry['case']} | {entry['way']} | {numbers} |"
 
 
 def _number_rows(entries: Sequence[Mapping[str, Any]]) -> Iterator[str]:

@@ -208,5 +208,6 @@ def _archive(files: Mapping[str, Path]) -> bytes:
             info = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
             info.compress_type = zipfile.ZIP_DEFLATED
             info.external_attr = 0o644 << 16
-            archive.writestr(info, files[name].read_bytes() if name in files else b"")
+            # The least compression: a tenth larger than the default, in a third of the time, at the start of every job.
+            archive.writestr(info, files[name].read_bytes() if name in files else b"", compresslevel=1)
     return buffer.getvalue()

@@ -24,7 +24,7 @@ from tfos_core.compat import disable_auto_shard
 from tfos_core.errors import ConfigError, FeedError
 from tfos_core.feed.elements import arrays, describe_mapped, mapped_arrays
 from tfos_core.feed.hub import FeedHub
-from tfos_core.feed.inbox import Mark, Piece
+from tfos_core.feed.inbox import Mark, Piece, Stream
 from tfos_core.feed.legacy_keras import count_every_epoch
 
 __all__ = ("BatchSource", "make_dataset")
@@ -37,7 +37,9 @@ _STACK_BYTES = 8 << 20
 #: Rows in a stack count as consumed, and a feed task ends with its last row: a node that takes far more than it uses gets
 #: partitions which others wait for. So the first batches of an iteration come one by one, and a stack lasts for so many seconds.
 _ONE_BY_ONE = 16
-_STACK_S = 0.02
+_STACK_S = 0.05
+#: Of an epoch from the cache, of which nobody waits for anything.
+_REPLAYED_STACK_S = 0.5
 #: Bytes. TensorFlow takes arrays that lie so as they are, and copies others.
 _ALIGNMENT = 64
 
@@ -169,11 +171,11 @@ class BatchSource:
                 used_s += took_s
                 most = min(ahead, _STACK_BYTES // max(1, _row_bytes(columns) * size))
                 if given >= _ONE_BY_ONE:
-                    batches = _in_time(min(2 * batches, most), took_s / whole)
+                    batches = _in_time(min(2 * batches, most), took_s / whole, stream)
                 elif stream is not None and stream.is_replay:
                     batches = min(pace, most)
         if given:
-            self._pace[0] = _in_time(most, used_s / given)
+            self._pace[0] = _in_time(most, used_s / given, stream)
         if rows and not self.drop_remainder:
             yield self._joined(pieces), 1
 
@@ -213,9 +215,10 @@ def _row_bytes(columns: Sequence[Array]) -> int:
     return sum(len(column[0]) if column.dtype == object else column.nbytes // len(column) for column in columns)
 
 
-def _in_time(batches: int, used_s: float) -> int:
+def _in_time(batches: int, used_s: float, stream: Stream | None) -> int:
     """As many batches, but not more than are used while a stack should last."""
-    return max(1, min(batches, int(_STACK_S / max(used_s, 1e-6))))
+    lasts_s = _REPLAYED_STACK_S if stream is not None and stream.is_replay else _STACK_S
+    return max(1, min(batches, int(lasts_s / max(used_s, 1e-6))))
 
 
 def _concatenated(parts: Sequence[Array]) -> Array:

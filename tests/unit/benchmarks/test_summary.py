@@ -68,6 +68,31 @@ def test_what_misses_its_goal_or_its_limit_is_told_in_both_forms() -> None:
     assert page.count("Load of the machine at the end") == 2
 
 
+@pytest.mark.parametrize(
+    ("case", "needed", "best"), [(CASE, 6.0, 1.0), ("DataFrame, 10 float columns", 8.0, 0.8)], ids=["RDD", "DataFrame"]
+)
+def test_the_bound_of_a_ratio_is_what_spark_the_socket_and_the_values_cost(case: str, needed: float, best: float) -> None:
+    cpu = "CPU s/M rows"
+    base = "Spark alone (next_batch)"
+    fed = document(
+        "1",
+        "feed",
+        measured("ours, next_batch", [70.0], case=case),
+        measured(base, [100.0], case=case),
+        measured(base, [8.0], case=case, unit=cpu),
+        measured(base, [2.0], case=case, unit=f"{cpu}, workers"),
+    )
+    bounds = document(
+        "1", "bounds", measured("socket", [0.5], case=case, unit=cpu), measured("Python values", [1.5], case=case, unit=cpu)
+    )
+    (found,) = summarise(merge([fed, bounds]))["bounds"]
+    assert (found["alone"], found["needed"], found["best"], found["ratio"]) == (8.0, needed, best, 0.7)
+    assert f"| {case} | next_batch | 8 | {needed:g} | 0.5 | 1.5 | {best:g} | 0.7 |" in render_markdown(
+        summarise(merge([fed, bounds]))
+    )
+    assert summarise(merge([fed]))["bounds"] == []
+
+
 def test_the_page_quotes_the_committed_figures() -> None:
     block = render_markdown(json.loads((DOCS / "performance.json").read_text(encoding="utf-8")))
     assert block in (DOCS / "performance.md").read_text(encoding="utf-8")

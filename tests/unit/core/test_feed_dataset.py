@@ -234,8 +234,17 @@ def test_a_slow_consumer_gets_batches_one_by_one(hub: FeedHub, monkeypatch: pyte
     monkeypatch.setattr(feed_dataset, "_ONE_BY_ONE", 1)
     put(hub, [1.0] * 80)
     end(hub, 0, final=True)
-    monkeypatch.setattr(feed_dataset.time, "monotonic", itertools.count(step=0.015).__next__)
+    monkeypatch.setattr(feed_dataset.time, "monotonic", itertools.count(step=0.03).__next__)
     assert [stack.shape[0] for stack in source(hub, 4).stacks()] == [1] * 20
+
+
+def test_a_slow_consumer_gets_several_batches_of_a_replayed_epoch(hub: FeedHub, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for what it takes, and a call into Python for every batch would slow training down."""
+    monkeypatch.setattr(feed_dataset, "_ONE_BY_ONE", 1)
+    put(hub, [1.0] * 80, stream=Stream(seq=0, partition=-1, attempt=0, infer=False, on_drained=lambda _: None))
+    end(hub, 0, final=True)
+    monkeypatch.setattr(feed_dataset.time, "monotonic", itertools.count(step=0.03).__next__)
+    assert [stack.shape[0] for stack in source(hub, 4).stacks()] == [1, 2, 4, 8, 5]
 
 
 def test_a_stack_takes_only_rows_that_have_come(hub: FeedHub) -> None:

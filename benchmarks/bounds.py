@@ -6,7 +6,8 @@ For each shape of `feed.py`, in batches of the size that it uses:
 
 * `socket`: the bytes of the rows go from one process to another through a Unix socket, in blocks of 1 MiB. A node is a process of
   its own, so that is the least that comes on top of what Spark does;
-* `Python values`: the tuples, lists, bytes or arrays that `next_batch` gives, made by NumPy, pyarrow or pickle from memory;
+* `Python values`: the tuples, lists, bytes or arrays that `next_batch` gives, made by NumPy or pyarrow from memory;
+* `unpickled`: the same rows of an RDD, out of pickled batches;
 * `tf.data`: `Dataset.from_generator` over stacks of 32 batches, cut apart by `flat_map`, iterated in Python: the fewest calls into
   Python that batches which arrive one after the other can make;
 * `tf.data in tf.function`: the same, iterated inside a compiled function;
@@ -98,6 +99,8 @@ def _measure(shape: Shape, batch: int, rounds: int) -> list[Measurement]:
         "tf.data in tf.function": _inside(generator),
         "slices": lambda: _exhaust(slices),
     }
+    if not shape.is_dataframe:
+        ways["unpickled"] = _unpickled(shape, batches)
     rates: dict[str, list[float]] = {way: [] for way in ways}
     costs: dict[str, list[float]] = {way: [] for way in ways}
     for number in range(rounds + 1):
@@ -147,8 +150,10 @@ class _Socket:
 def _values(shape: Shape, batches: list[Any]) -> Callable[[], None]:
     """Makes the rows of one batch after the other, and forgets them."""
     if shape.name == "strings":
-        pickled = [pickle.dumps([value.decode("latin-1") for value in batch], 5) for batch in batches[0]]
-        return lambda: _exhaust(map(pickle.loads, pickled))
+        import pyarrow as pa
+
+        texts = [pa.array([value.decode("latin-1") for value in batch]) for batch in batches[0]]
+        return lambda: _exhaust(batch.to_pylist() for batch in texts)
     if shape.name == "binary":
         import pyarrow as pa
 
@@ -159,6 +164,19 @@ def _values(shape: Shape, batches: list[Any]) -> Callable[[], None]:
     if shape.name == "frame784":
         return lambda: _exhaust(list(zip(images, labels.tolist(), strict=True)) for images, labels in zip(*batches, strict=True))
     return lambda: _exhaust(list(zip(*(part.tolist() for part in parts), strict=True)) for parts in zip(*batches, strict=True))
+
+
+def _unpickled(shape: Shape, batches: list[Any]) -> Callable[[], None]:
+    pickled = []
+    for parts in zip(*batches, strict=True):
+        if shape.name == "numpy784":
+            rows: list[Any] = [image.copy() for image in parts[0]]
+        elif shape.name == "strings":
+            rows = [value.decode("latin-1") for value in parts[0]]
+        else:
+            rows = list(zip(*(part.tolist() for part in parts), strict=True))
+        pickled.append(pickle.dumps(rows, 5))
+    return lambda: _exhaust(map(pickle.loads, pickled))
 
 
 def _exhaust(batches: Any) -> None:

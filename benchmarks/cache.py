@@ -27,7 +27,11 @@ from shapes import SHAPES, Shape, build
 EXECUTORS = 2
 PARTITIONS = 4
 EPOCHS = 3
-WAYS = {"next_batch": node_functions.consume_batches, "as_dataset": node_functions.consume_datasets}
+WAYS = {
+    "next_batch": node_functions.consume_batches,
+    "as_dataset": node_functions.consume_datasets,
+    "as_dataset in tf.function": node_functions.consume_inside,
+}
 #: Enough for all rows at one node: Spark may give one of the two most partitions, and then the disk would be measured.
 _MEMORY_BYTES = 512 << 20
 DEFAULT_SHAPES = ("list784", "frame784")

@@ -59,7 +59,7 @@ def _feed() -> Iterator[Goal]:
 
 
 def _rest() -> Iterator[Goal]:
-    for way in ("next_batch", "as_dataset"):
+    for way in ("next_batch", "as_dataset", "as_dataset in tf.function"):
         yield Goal(benchmark="cache", case="*", side=f"cached epochs, {way}", base=f"Spark alone ({way})", at_least=5)
     yield Goal(benchmark="equal_steps", case="*", side="as_dataset, equal_steps", base="as_dataset", at_least=0.98)
     for side in ("fed by Spark", "from the nodes' caches"):

@@ -70,7 +70,8 @@ def _labelled(random: Any, rows: int) -> list[Any]:
 
 def _bytes(random: Any, rows: int, size: int = 3072) -> list[Any]:
     found = np.empty(rows, dtype=object)
-    found[:] = [random.bytes(size) for _ in range(rows)]
+    # Letters: as text they are a byte each.
+    found[:] = [letters.tobytes() for letters in random.integers(97, 123, (rows, size), dtype="uint8")]
     return [found]
 
 
@@ -152,7 +153,7 @@ def _values(shape: Shape, batches: list[Any]) -> Callable[[], None]:
     if shape.name == "strings":
         import pyarrow as pa
 
-        texts = [pa.array([value.decode("latin-1") for value in batch]) for batch in batches[0]]
+        texts = [pa.array([value.decode() for value in batch]) for batch in batches[0]]
         return lambda: _exhaust(batch.to_pylist() for batch in texts)
     if shape.name == "binary":
         import pyarrow as pa
@@ -172,7 +173,7 @@ def _unpickled(shape: Shape, batches: list[Any]) -> Callable[[], None]:
         if shape.name == "numpy784":
             rows: list[Any] = [image.copy() for image in parts[0]]
         elif shape.name == "strings":
-            rows = [value.decode("latin-1") for value in parts[0]]
+            rows = [value.decode() for value in parts[0]]
         else:
             rows = list(zip(*(part.tolist() for part in parts), strict=True))
         pickled.append(pickle.dumps(rows, 5))

@@ -20,6 +20,7 @@ __all__ = ("keep_freed_memory", "keep_modules")
 _MIB = 1 << 20
 # malloc.h
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3
+_NAMES = ("mmap_threshold", "trim_threshold", "top_pad", "mmap_max")
 _LIMITS = {_M_MMAP_THRESHOLD: 32 * _MIB, _M_TRIM_THRESHOLD: 64 * _MIB, _M_TOP_PAD: 64 * _MIB}
 
 
@@ -35,8 +36,9 @@ def keep_freed_memory() -> None:
 
 
 def is_set_by_user(environ: Mapping[str, str]) -> bool:
-    """Whether the environment says how glibc should allocate (`man 3 mallopt`, `GLIBC_TUNABLES`)."""
-    return any(name.startswith("MALLOC_") for name in environ) or "glibc.malloc." in environ.get("GLIBC_TUNABLES", "")
+    """Whether the environment sets one of these limits (`man 3 mallopt`, `GLIBC_TUNABLES`); YARN sets another, MALLOC_ARENA_MAX."""
+    tunables = environ.get("GLIBC_TUNABLES", "")
+    return any(f"MALLOC_{name.upper()}_" in environ or f"glibc.malloc.{name}=" in tunables for name in _NAMES)
 
 
 @functools.cache

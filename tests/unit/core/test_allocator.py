@@ -54,9 +54,10 @@ def test_limits_of_the_environment_stay() -> None:
 
 
 def test_the_environment_is_known_by_its_names() -> None:
-    assert is_set_by_user({"MALLOC_ARENA_MAX": "2"})
-    assert is_set_by_user({"GLIBC_TUNABLES": "glibc.rtld.nns=2:glibc.malloc.hugetlb=1"})
-    assert not is_set_by_user({"GLIBC_TUNABLES": "glibc.rtld.nns=2", "PATH": "/bin"})
+    assert is_set_by_user({"MALLOC_TRIM_THRESHOLD_": "131072"})
+    assert is_set_by_user({"GLIBC_TUNABLES": "glibc.rtld.nns=2:glibc.malloc.top_pad=1"})
+    # Hadoop's containers have the first one, and it says nothing of these limits.
+    assert not is_set_by_user({"MALLOC_ARENA_MAX": "4", "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1", "PATH": "/bin"})
 
 
 def test_modules_are_left_out_of_garbage_collections() -> None:

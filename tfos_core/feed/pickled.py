@@ -17,7 +17,7 @@ import numpy as np
 
 from tfos_core.feed.numbers import Form, NumbersBlock
 
-__all__ = ("pickled_numbers",)
+__all__ = ("batches_of", "pickled_numbers")
 
 Array = np.ndarray[Any, Any]
 
@@ -68,14 +68,8 @@ def pickled_numbers(payload: Any, *, least_bytes: int = _LEAST_BYTES) -> Numbers
     Args:
         least_bytes: batches that are smaller, on an average, are not looked at.
     """
-    data = np.frombuffer(payload, np.uint8)
-    batches = []
-    position = 0
-    while position < len(data):
-        (length,) = struct.unpack_from("!I", memoryview(payload), position)
-        batches.append(data[position + 4 : position + 4 + length])
-        position += 4 + length
-    if not batches or len(data) < least_bytes * len(batches):
+    batches = batches_of(payload)
+    if not batches or len(memoryview(payload)) < least_bytes * len(batches):
         return None
     found: list[list[Array]] = []
     form: Form | None = None
@@ -93,6 +87,18 @@ def pickled_numbers(payload: Any, *, least_bytes: int = _LEAST_BYTES) -> Numbers
         # Lists of another length in another batch.
         return None
     return NumbersBlock(form, tuple(columns), len(columns[0]))
+
+
+def batches_of(payload: Any) -> list[Array]:
+    """The pickled batches of a RAW_PICKLE payload, as views of its bytes."""
+    data = np.frombuffer(payload, np.uint8)
+    batches = []
+    position = 0
+    while position < len(data):
+        (length,) = struct.unpack_from("!I", memoryview(payload), position)
+        batches.append(data[position + 4 : position + 4 + length])
+        position += 4 + length
+    return batches
 
 
 def _batch(data: Array) -> tuple[Form, list[list[Array]]] | None:

@@ -12,7 +12,6 @@ import itertools
 import math
 import pickle
 import pickletools
-import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from tfos_core.feed.blocks import ColumnsBlock
+from tfos_core.feed.pickled import batches_of
 
 __all__ = ("ArrayReader",)
 
@@ -97,7 +97,7 @@ class ArrayReader:
         if self._made > _TRIES + self._used // _USES or _MARK not in bytes(memoryview(payload)[:_MARK_WITHIN]):
             return None
         found: list[tuple[_Template, Array]] = []
-        for batch in _batches(payload):
+        for batch in batches_of(payload):
             template = self._template(batch)
             if template is None or (found and found[0][0].form != template.form):
                 return None
@@ -116,17 +116,6 @@ class ArrayReader:
                 self._templates.pop(next(iter(self._templates)))
             self._templates[len(batch)] = made
         return made
-
-
-def _batches(payload: Any) -> list[Array]:
-    data = np.frombuffer(payload, np.uint8)
-    batches = []
-    position = 0
-    while position < len(data):
-        (length,) = struct.unpack_from("!I", memoryview(payload), position)
-        batches.append(data[position + 4 : position + 4 + length])
-        position += 4 + length
-    return batches
 
 
 def _joined(found: Sequence[tuple[_Template, Array]]) -> ColumnsBlock:

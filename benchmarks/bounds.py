@@ -1,11 +1,11 @@
-"""What bounds the feed: what rows cost that lie in memory, in one process, without Spark and without code of ours.
+"""What bounds the feed as it is built: what rows cost that lie in memory, in one process, without Spark and without code of ours.
 
     python benchmarks/bounds.py [--rounds 5] [--batch ROWS]... [--shape NAME]...
 
 For each shape of `feed.py`, in batches of the size that it uses:
 
-* `socket`: the bytes of the rows go from one process to another through a Unix socket, in blocks of 1 MiB. A node is a process of
-  its own, so that is the least that comes on top of what Spark does;
+* `socket`: the bytes of the rows go from one process to another through a Unix socket, in blocks of 1 MiB, as they go from a feed
+  task to its node. Memory that both share would take less, which the feed does not use;
 * `Python values`: the tuples, lists, bytes or arrays that `next_batch` gives, made by NumPy or pyarrow from memory;
 * `unpickled`: the same rows of an RDD, out of pickled batches;
 * `tf.data`: `Dataset.from_generator` over stacks of 32 batches, cut apart by `flat_map`, iterated in Python: the fewest calls into
@@ -15,7 +15,8 @@ For each shape of `feed.py`, in batches of the size that it uses:
   the rows have to be there before.
 
 Each is told as a rate and as CPU seconds for a million rows, of all threads and of both processes of `socket`. `summary.py` adds
-them to what Spark alone takes for the same rows: with all cores busy, no feed can have a better ratio than that gives.
+them to what Spark alone takes for the same rows: with all cores busy, no feed through a socket can have a better ratio
+than that gives.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ def _compare(goal: Goal, results: Mapping[str, Mapping[str, Any]]) -> dict[str, 
 
 
 def _bounds(results: Mapping[str, Mapping[str, Any]], ratios: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    """The best ratio to Spark alone that CPU time leaves a feed: what Spark takes, over that and what a feed can not do without.
+    """The best ratio to Spark alone that CPU time leaves a feed through a socket: what Spark takes, over that and what is added.
 
     Of an RDD, Spark alone unpickles in its Python workers what a feed hands on as it is, so their time is not counted as needed.
     """
@@ -257,8 +257,8 @@ def _ratio_rows(entries: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 _ABOUT_BOUNDS = (
-    "What a feed can come to when all cores are busy, in CPU seconds for a million rows: `needed` is what Spark alone takes (of an "
-    "RDD, without its Python workers, whose work the nodes do); on top of it come the bytes through a socket, and the values for "
+    "What a feed through a socket can come to when all cores are busy, in CPU seconds for a million rows: `needed` is what Spark "
+    "alone takes (of an RDD, without its Python workers, whose work the nodes do); on top of it come the bytes through a socket, and the values for "
     "the program."
 )
 

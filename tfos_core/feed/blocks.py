@@ -41,10 +41,10 @@ __all__ = (
     "take_columns",
 )
 
-#: Of record batches, so many values become Python objects at once, for the same reason.
-_CHUNK_VALUES = 8 << 10
 #: Rows of about as much become Python objects at once: some ten times the bytes, which the caches of a core still hold.
 _BATCHES_BYTES = 32 << 10
+#: Of record batches, so many values become Python objects at once, for the same reason.
+_CHUNK_VALUES = 8 << 10
 
 
 @dataclass(slots=True)

@@ -258,8 +258,8 @@ def _ratio_rows(entries: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 _ABOUT_BOUNDS = (
     "What a feed through a socket can come to when all cores are busy, in CPU seconds for a million rows: `needed` is what Spark "
-    "alone takes (of an RDD, without its Python workers, whose work the nodes do); on top of it come the bytes through a socket, and the values for "
-    "the program."
+    "alone takes (of an RDD, without its Python workers, whose work the nodes do); on top of it come the bytes through a socket, "
+    "and the values for the program."
 )
 
 

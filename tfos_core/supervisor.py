@@ -128,9 +128,9 @@ class Supervisor:
 
     def _register(self) -> None:
         cluster, slot = self._config.cluster, self._config.slot
-        self._client = Client(
-            (cluster.server_host, cluster.server_port), secret=bytes.fromhex(cluster.secret), right=Right.REGISTER, timeout=30.0
-        )
+        address, secret = (cluster.server_host, cluster.server_port), bytes.fromhex(cluster.secret)
+        # An executor that ends now ends the attempts to reach a driver that has ended before it.
+        self._client = Client(address, secret=secret, right=Right.REGISTER, timeout=30.0, gone=self._jvm)
         self._port_holder = net.hold_port()
         self._cleanup.callback(self._port_holder.close)
         self._cleanup.callback(self._board.close)

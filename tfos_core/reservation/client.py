@@ -46,6 +46,7 @@ class Client:
         secret: the server's secret; default is to find it when the server is in this process.
         right: what the connection is for.
         timeout: seconds for connecting, and for each answer and each send later.
+        gone: a file descriptor that is readable once nobody wants the connection any more; ends the attempts to connect.
 
     Raises:
         ChannelClosedError, AuthenticationError, ProtocolError: see `open_channel`.
@@ -59,6 +60,7 @@ class Client:
         secret: bytes | None = None,
         right: Right = Right.REGISTER,
         timeout: float = 30.0,
+        gone: int | None = None,
     ) -> None:
         self._address = (str(server_addr[0]), int(server_addr[1]))
         self._where = f"the reservation server at {self._address[0]}:{self._address[1]}"
@@ -77,7 +79,7 @@ class Client:
         self._calls = 0
         self._registered = False
         self._cluster: Message | None = None
-        self._sock, self._channel, early = open_channel(self._address, found, right, timeout)
+        self._sock, self._channel, early = open_channel(self._address, found, right, timeout, gone)
         # Readable while there is something for receive_available.
         self._ready_in, self._ready_out = socket.socketpair()
         self._ready_in.setblocking(False)

@@ -19,15 +19,15 @@ _LONGEST_PAUSE_S = 2.0
 
 
 def open_channel(
-    address: tuple[str, int], secret: bytes, right: Right, timeout: float
+    address: tuple[str, int], secret: bytes, right: Right, timeout: float, gone: int | None = None
 ) -> tuple[socket.socket, Channel, list[Message]]:
     """A connected, authenticated channel, and the messages that came right behind the handshake.
 
     A server that is not there yet, or has no room for another stranger, is tried again with growing pauses; a wrong secret or
-    another version is final.
+    another version is final. `gone` is a file descriptor that is readable once nobody wants the connection any more.
 
     Raises:
-        ChannelClosedError: there was no connection within `timeout` seconds.
+        ChannelClosedError: there was no connection within `timeout` seconds, or `gone` became readable.
         AuthenticationError: one of the two does not know the secret of the other.
         ProtocolError: what answers is no server of this version.
     """
@@ -46,7 +46,10 @@ def open_channel(
                     "Check that the driver is alive, and that this host can reach that address and port; "
                     "TFOS_SERVER_HOST and TFOS_SERVER_PORT on the driver change them.",
                 ) from exc
-            time.sleep(wait)
+            if gone is None:
+                time.sleep(wait)
+            elif wait_ready(gone, deadline=time.monotonic() + wait):
+                raise ChannelClosedError(f"nobody waits for a connection to the reservation server at {where} any more") from exc
             pause = min(2 * pause, _LONGEST_PAUSE_S)
         except UnicodeError as exc:
             raise ChannelClosedError(f"{address[0]!r} is no name of a host", "Give a host name or an address.") from exc

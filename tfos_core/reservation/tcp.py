@@ -51,8 +51,8 @@ def seconds_left(deadline: float | None) -> float | None:
     return None if deadline is None else max(0.0, deadline - time.monotonic())
 
 
-def wait_ready(sock: socket.socket, *, deadline: float | None, write: bool = False) -> bool:
-    """Wait until a socket can be read, or written; False when the deadline came first.
+def wait_ready(sock: socket.socket | int, *, deadline: float | None, write: bool = False) -> bool:
+    """Wait until a socket (or another descriptor) can be read, or written; False when the deadline came first.
 
     `poll` and not `select`, which fails for file descriptors above 1023.
     """

@@ -4,6 +4,7 @@ import selectors
 import socket
 import struct
 import threading
+import time
 from collections.abc import Iterator
 from queue import Queue
 from typing import Any
@@ -112,6 +113,19 @@ def test_a_server_that_is_not_there_is_named_after_the_deadline(listener: socket
     with pytest.raises(ChannelClosedError, match=r"127.0.0.1:\d+ within 0.2 s: .*refused") as caught:
         Client(address, secret=SECRET, timeout=0.2)
     assert "TFOS_SERVER_HOST" in str(caught.value.hint)
+
+
+def test_attempts_to_connect_end_when_nobody_waits_for_them_any_more(listener: socket.socket) -> None:
+    """An executor that ends with its driver must not leave a process that looks for the driver for half a minute."""
+    address = listener.getsockname()
+    listener.close()
+    executor, watched = socket.socketpair()
+    with executor, watched:
+        threading.Timer(0.2, executor.close).start()
+        started = time.monotonic()
+        with pytest.raises(ChannelClosedError, match="nobody waits for a connection"):
+            Client(address, secret=SECRET, timeout=30, gone=watched.fileno())
+    assert time.monotonic() - started < 5
 
 
 def test_a_server_that_starts_late_is_waited_for() -> None:

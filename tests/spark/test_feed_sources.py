@@ -394,6 +394,35 @@ def test_a_repeated_task_neither_loses_nor_doubles_rows(node: LocalNode, tmp_pat
     assert (tmp_path / "failed").exists()
 
 
+def fail_once_above(folder: str, batches: Iterator[Any]) -> Iterator[Any]:
+    """Record batches, of which another Python worker than the feed task's makes the fortieth in vain at first."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    assert context is not None
+    for number, batch in enumerate(batches):
+        if context.partitionId() == 1 and number == 40 and not (Path(folder) / "failed").exists():
+            (Path(folder) / "failed").touch()
+            raise RuntimeError("once")
+        yield batch
+
+
+@pytest.mark.parametrize("kind", ["a DataFrame", "its pickled rows", "rows of a Python function"])
+def test_rows_that_break_off_before_their_end_are_fed_again(kind: str, node: LocalNode, spark: Any, tmp_path: Path) -> None:
+    from pyspark.sql import functions as sql
+
+    # Rows of 5 KB: the first batches are on their way through the feed task when the fortieth fails.
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "100")
+    try:
+        made = spark.range(0, 10_000, 1, 2).mapInArrow(functools.partial(fail_once_above, str(tmp_path)), "id long")
+        df = made.withColumn("text", sql.repeat(sql.lit("x"), 5000))
+        data = {"a DataFrame": df, "its pickled rows": df.rdd}.get(kind) or df.rdd.map(tuple)
+        assert sorted(row[0] for row in node.rows_of(data)) == list(range(10_000))
+    finally:
+        spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
+    assert (tmp_path / "failed").exists()
+
+
 def test_a_row_that_spark_can_not_compute_is_named(node: LocalNode) -> None:
     node.pool.submit(DataFeed(node.hub).next_batch, 10)
     with pytest.raises(FeedError, match="ZeroDivisionError"):

@@ -20,6 +20,7 @@ from tfos_core.feed.feeder import Feeder, Hello, NodeClosedError, NodeRefusedErr
 from tfos_core.feed.last_word import word_of
 from tfos_core.feed.packing import Packed, pack_arrow, pack_frames, pack_rows
 from tfos_core.feed.rendezvous import Descriptor, executor_folder
+from tfos_core.feed.upstream import broke_off
 from tfos_core.feed.wire import Mode
 from tfos_core.inference.report import Reporter, TaskReport
 
@@ -132,6 +133,7 @@ def _feed(target: Target, blocks: Callable[[], Iterator[Packed]]) -> Outcome:
                 return Outcome(partition=hello.partition, state="drained", node=node)
             for packed in blocks():
                 feeder.send(packed)
+            _check_complete(hello)
             feeder.finish()
             return Outcome(partition=hello.partition, state="drained", node=node, rows=feeder.await_drained())
     except NodeClosedError:
@@ -154,6 +156,7 @@ def _infer(target: Target, blocks: Iterator[Packed], reporter: Reporter | None) 
                     rows = _rows_of(kind, payload)
                     given += len(rows)
                     yield from rows
+            _check_complete(hello)
             feeder.finish()
             for kind, payload in feeder.remaining_results():
                 rows = _rows_of(kind, payload)
@@ -175,6 +178,15 @@ def _infer(target: Target, blocks: Iterator[Packed], reporter: Reporter | None) 
         )
     if reporter is not None:
         reporter.send(TaskReport(partition=hello.partition, stage=_stage(), rows=consumed, results=given))
+
+
+def _check_complete(hello: Hello) -> None:
+    if broke_off():
+        raise FeedError(
+            f"Spark broke off the rows of partition {hello.partition} before their end (attempt {hello.attempt})",
+            "What makes the rows failed: Spark's own error of this task says how. Spark tries again.",
+            partition=hello.partition,
+        )
 
 
 def _stage() -> int:

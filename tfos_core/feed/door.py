@@ -11,6 +11,7 @@ from typing import Any
 from tfos_core.errors import ConfigError, TfosError
 from tfos_core.feed import rendezvous
 from tfos_core.feed.last_word import leave_word
+from tfos_core.feed.progress import offer_memory
 from tfos_core.feed.refusal import Refusal, Uplink
 from tfos_core.processes import pid_namespace
 
@@ -36,6 +37,8 @@ class FeedDoor:
         with contextlib.ExitStack() as undo:
             undo.callback(rendezvous.remove_folder, self._folder)
             self._listener = undo.enter_context(rendezvous.listen(self._folder))
+            self._progress = offer_memory(Path(self.progress_path))
+            undo.callback(self._close_progress)
             rendezvous.Descriptor(
                 generation=generation,
                 node=node,
@@ -49,7 +52,7 @@ class FeedDoor:
 
     @property
     def progress_path(self) -> str:
-        """The file in which the node's process says when it last consumed a row."""
+        """Where the node's process says when it last consumed a row: memory of this process, where there is such a thing."""
         return str(self._folder / "progress")
 
     def fileno(self) -> int:
@@ -73,7 +76,13 @@ class FeedDoor:
         if self._refusal is not None:
             self._refusal.stop()
         self._listener.close()
+        self._close_progress()
         rendezvous.remove_folder(self._folder)
+
+    def _close_progress(self) -> None:
+        if self._progress is not None:
+            os.close(self._progress)
+            self._progress = None
 
 
 def _refuse_company(folder: Path, node: str) -> None:

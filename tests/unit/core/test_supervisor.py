@@ -24,6 +24,7 @@ from testbed.waiting import poll_until
 
 from tfos_core.errors import ChannelClosedError, NodeFailedError
 from tfos_core.feed import rendezvous, wire
+from tfos_core.feed.progress import ProgressReader
 from tfos_core.link import Link
 from tfos_core.node import follow_node, start_node
 from tfos_core.node_config import ClusterConfig, NodeConfig
@@ -402,6 +403,22 @@ def test_a_fed_node_answers_feed_tasks_after_its_end_until_it_is_stopped(
     bench.stop(node)
     node.assert_gone()
     assert not folder.exists()
+
+
+@pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="no memfd_create here")
+def test_a_fed_node_tells_its_progress_through_memory_and_not_through_a_disk(bench: Bench) -> None:
+    node = bench.start(0, node_programs.show_mappings, fed=True)
+    found = json.loads(node.expect_line("["))
+    assert [Path(path).name for path in found] == ["memfd:tfos-progress (deleted)"]
+    progress = Path(rendezvous.Descriptor.read(rendezvous.executor_folder(os.environ)).progress)
+    reader = ProgressReader(progress)
+    # The program has noted that a row was consumed; its process has ended, and the supervisor has not.
+    assert node.expect("node.ended")["ok"]
+    assert reader.last_consumed() > 0.0
+    reader.close()
+    bench.stop(node)
+    node.assert_gone()
+    assert ProgressReader(progress).last_consumed() == 0.0
 
 
 def test_a_second_node_on_an_executor_is_refused_with_both_names(bench: Bench) -> None:

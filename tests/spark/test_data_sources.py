@@ -153,6 +153,7 @@ def test_a_dataset_has_whole_batches_of_every_row_once(tf: Any, tmp_path: Path) 
         dataset = context(index, 2, path=str(tmp_path / "a.parquet")).dataset(64, columns=["x", "y"])
         assert dataset.cardinality().numpy() == tf.data.UNKNOWN_CARDINALITY
         assert dataset.options().experimental_distribute.auto_shard_policy is tf.data.experimental.AutoShardPolicy.OFF
+        assert dataset.options().autotune.enabled is False
         batches = list(dataset)
         assert {len(y) for _, y in batches[:-1]} == {64}
         assert batches[0][0].shape == (64, 2) and batches[0][0].dtype == tf.float32

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from tfos_core.compat import disable_auto_shard
+from tfos_core.dataset_options import node_options
 from tfos_core.direct.errors import DataError
 from tfos_core.direct.mixing import mixed
 from tfos_core.direct.parquet import ParquetFiles
@@ -94,9 +94,7 @@ def make_dataset(request: DataRequest, batch_size: int, *, drop_remainder: bool 
     dataset = tf.data.Dataset.from_generator(source, output_signature=source.element.structured(signature))
     # TensorFlow cuts batches out of blocks without Python: two to three times as fast as a batch at a time from Python.
     dataset = dataset.rebatch(batch_size, drop_remainder=drop_remainder).prefetch(2)
-    options = tf.data.Options()
-    disable_auto_shard(options)
-    return dataset.with_options(options)
+    return dataset.with_options(node_options())
 
 
 def plan_share(request: DataRequest) -> BlockSource:

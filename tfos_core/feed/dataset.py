@@ -3,7 +3,7 @@
 One iteration is one epoch of one train call (or the whole feed). The last batch of an iteration may be short. After the end of the
 feed an iteration is empty. Cardinality is unknown and nothing repeats, so tf.distribute itself pads a node that has run out.
 With `equal_steps` all nodes get the same number of whole batches instead (`tfos_core.feed.equal_steps`).
-Auto-sharding is off: every node already has its own rows.
+Auto-sharding and autotuning are off, see `node_options`.
 
 An iteration that is abandoned (`break`, `take(n)`) leaves the rest of its epoch to the next one; rows that it had taken count as
 consumed: those that tf.data had prefetched, and up to as many batches again as were used (32 at most). Starting an iteration ends
@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from tfos_core.compat import disable_auto_shard
+from tfos_core.dataset_options import node_options
 from tfos_core.errors import ConfigError, FeedError
 from tfos_core.feed.elements import arrays, describe_mapped, mapped_arrays
 from tfos_core.feed.hub import FeedHub
@@ -90,9 +90,7 @@ def make_dataset(
     # What tf.data asks of Python costs about a millisecond each time, whatever its size; cutting a stack costs microseconds.
     stacks = tf.data.Dataset.from_generator(source.stacks, output_signature=_structured(spec, signature))
     dataset = stacks.flat_map(_cut_tuple if spec["form"] == "tuple" else tf.data.Dataset.from_tensor_slices)
-    options = tf.data.Options()
-    disable_auto_shard(options)
-    return dataset.with_options(options)
+    return dataset.with_options(node_options())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -144,6 +144,7 @@ def test_rows_of_features_and_label_make_what_fit_takes(hub: FeedHub) -> None:
     dataset = DataFeed(hub).as_dataset(2)
     assert dataset.element_spec == (tf.TensorSpec([None, 2], tf.float32), tf.TensorSpec([None], tf.int64))
     assert dataset.options().experimental_distribute.auto_shard_policy == tf.data.experimental.AutoShardPolicy.OFF
+    assert dataset.options().autotune.enabled is False
     assert dataset.cardinality().numpy() == tf.data.UNKNOWN_CARDINALITY
     assert [(features.shape[0], labels.numpy().tolist()) for features, labels in dataset] == [(2, [0, 1]), (2, [2, 3]), (1, [4])]
     assert list(dataset) == []

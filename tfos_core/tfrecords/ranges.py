@@ -21,6 +21,10 @@ Ints: TypeAlias = NDArray[np.int64]
 
 #: From this size on a plain slice assignment costs less than the temporary copy of a fancy index.
 _LARGE = 16 * 1024
+#: From this size on, equally spaced ranges are copied as the rows of one matrix, without the temporary copy of a fancy index.
+_ROW = 64
+#: Bytes. TensorFlow takes arrays that lie so as they are, and copies others.
+_ALIGNMENT = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,9 +81,15 @@ def copy_ranges(pieces: Pieces, target: Bytes, target_starts: Ints) -> None:
 def gather(source: Bytes, starts: Ints, sizes: Ints) -> tuple[Bytes, Ints]:
     """The ranges one after the other, and where each starts."""
     offsets = offsets_of(sizes)
-    together = np.empty(int(offsets[-1]), dtype=np.uint8)
+    together = _aligned(int(offsets[-1]))
     copy_ranges(Pieces(source=source, starts=starts, sizes=sizes), together, offsets[:-1])
     return together, offsets
+
+
+def _aligned(size: int) -> Bytes:
+    buffer = np.empty(size + _ALIGNMENT, dtype=np.uint8)
+    start = -buffer.ctypes.data % _ALIGNMENT
+    return buffer[start : start + size]
 
 
 def tabulate(sizes: Ints, make: Callable[[int], bytes]) -> Pieces:
@@ -124,6 +134,11 @@ def _copy_equal(width: int, source: Bytes, starts: Ints, target: Bytes, target_s
     if width >= _LARGE:
         _copy_large(Pieces(source=source, starts=starts, sizes=np.full(len(starts), width)), target, target_starts)
         return
+    if width >= _ROW:
+        rows, places = _rows(source, starts, width), _rows(target, target_starts, width)
+        if rows is not None and places is not None:
+            np.copyto(places, rows)
+            return
     first, last = int(starts[0]), int(starts[-1])
     if last - first == width * (len(starts) - 1) and (np.diff(starts) == width).all():
         # The ranges follow each other, as the values of an array column of equal lengths do: one copy less.
@@ -131,6 +146,15 @@ def _copy_equal(width: int, source: Bytes, starts: Ints, target: Bytes, target_s
     else:
         items = window(source, width)[starts]
     window(target, width)[target_starts] = items
+
+
+def _rows(buffer: Bytes, starts: Ints, width: int) -> Bytes | None:
+    """Equally spaced ranges as a matrix, a view of `buffer`; None when they are not, or overlap."""
+    count, first = len(starts), int(starts[0])
+    stride = (int(starts[-1]) - first) // (count - 1) if count > 1 else width
+    if stride < width or (np.diff(starts) != stride).any():
+        return None
+    return np.ndarray((count, width), dtype=np.uint8, buffer=buffer.data, offset=first, strides=(stride, 1))
 
 
 def _copy_large(pieces: Pieces, target: Bytes, target_starts: Ints) -> None:

@@ -372,3 +372,40 @@ def test_schemas_in_sparks_words_are_read_without_spark() -> None:
         arrow_schema_of_ddl("id")
     with pytest.raises(ConfigError, match="map"):
         arrow_schema_of_ddl("m map<string,int>")
+
+
+def save_images(folder: Path, count: int = 3000) -> str:
+    """Rows of 3 KB, enough for several blocks; each holds its own number only."""
+    pixels = np.repeat(np.arange(count, dtype=np.float32), 784)
+    offsets = np.arange(0, count * 784 + 1, 784, dtype=np.int32)
+    rows = pa.table({"image": pa.ListArray.from_arrays(pa.array(offsets), pa.array(pixels)), "label": pa.array(range(count))})
+    return save_records(f"{folder}/images.tfrecord", rows)
+
+
+def test_long_rows_of_several_blocks_keep_their_values_and_lie_where_tensorflow_does_not_copy_them(tmp_path: Path) -> None:
+    path = save_images(tmp_path)
+    blocks = list(plan_share(DataRequest(path=path))())
+    assert len(blocks) > 1
+    images, labels = (np.concatenate(arrays) for arrays in zip(*blocks, strict=True))
+    assert images.shape == (3000, 784)
+    assert (images == np.arange(3000)[:, None]).all()
+    assert labels.tolist() == list(range(3000))
+    assert [image.ctypes.data % 64 for image, _ in blocks] == [0] * len(blocks)
+
+
+@pytest.mark.parametrize("place", [0, 1, 1499, 1500, 2999], ids=str)
+def test_one_wrong_bit_in_a_long_row_is_found_in_any_place(tmp_path: Path, place: int) -> None:
+    path = save_images(tmp_path)
+    content = bytearray(Path(path).read_bytes())
+    content[place * len(content) // 3000 + 12 + place] ^= 1
+    Path(path).write_bytes(content)
+    with pytest.raises(CorruptRecordError, match="checksum"):
+        list(plan_share(DataRequest(path=path, options={"schema": "image array<float>, label bigint"}))())
+
+
+def test_long_rows_behind_a_cut_off_one_are_not_lost_silently(tmp_path: Path) -> None:
+    path = save_images(tmp_path)
+    content = Path(path).read_bytes()
+    Path(path).write_bytes(content[:-1000])
+    with pytest.raises(CorruptRecordError, match="ends inside"):
+        list(plan_share(DataRequest(path=path, options={"schema": "image array<float>, label bigint"}))())

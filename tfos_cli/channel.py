@@ -7,10 +7,8 @@ whoever does not is sent away and the run goes on. One shim is served; a second 
 from __future__ import annotations
 
 import contextlib
-import hmac
 import json
 import os
-import secrets
 import socket
 import stat
 import struct
@@ -61,7 +59,7 @@ class ChannelServer:
         self._on_closed = on_closed
         self._on_stranger = on_stranger
         self._environ = os.environ if environ is None else environ
-        self._token = secrets.token_hex(32)
+        self._token = os.urandom(32).hex()
         self._lock = threading.Lock()
         self._listener: socket.socket | None = None
         self._path: Path | None = None
@@ -140,6 +138,8 @@ class ChannelServer:
 
     def _admit(self, visitor: socket.socket) -> str:
         """Why a visitor must go; empty when it is the shim."""
+        import hmac  # OpenSSL behind it takes its time, and the first visitor comes when the JVM has started
+
         try:
             other = _peer_uid(visitor)
             if other not in (None, os.getuid()):
@@ -188,7 +188,7 @@ def _listen(environ: Mapping[str, str]) -> tuple[socket.socket, Path]:
     """A listening socket in the private folder, which another run may remove between its making and the binding."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     for attempt in range(_BIND_ATTEMPTS):
-        path = private_folder(environ) / f"c-{secrets.token_hex(6)}.sock"
+        path = private_folder(environ) / f"c-{os.urandom(6).hex()}.sock"
         try:
             bind_private(listener, path)
             listener.listen(8)

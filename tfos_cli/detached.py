@@ -21,7 +21,7 @@ def main(argv: list[str]) -> int:
     """Follow the run of that folder; says when it can be cancelled by closing stdout."""
     run = Run(folder=Path(argv[1]))
     launch = Launch.from_json(sys.stdin.read())
-    return follower_of(run, launch, DetachedLines(Console())).follow().exit_code or 0
+    return follower_of(run, launch, lambda: DetachedLines(Console())).follow().exit_code or 0
 
 
 class DetachedLines(PlainLines):

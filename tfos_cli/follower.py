@@ -12,27 +12,28 @@ import shutil
 import signal
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tfos_cli.channel import ChannelServer
-from tfos_cli.diagnosis import Evidence, diagnose, result_of
 from tfos_cli.launch import Launch
 from tfos_cli.runs import Run
 from tfos_cli.submit.errors import SubmitError
 from tfos_cli.submit.process import OutputLog, SparkSubmit, Stream
 from tfos_cli.submit.reachability import require_reachable
-from tfos_cli.ui.progress import Renderer, Silent
-from tfos_cli.ui.run_view import RunView, apply
-from tfos_core import events
 from tfos_core.errors import InterruptedRunError, TfosError
-from tfos_core.json_text import parse_json
+from tfos_core.event_line import event_line
 from tfos_core.settings import STOP_TIMEOUT_S
 from tfos_core.shim.record import RecordWriter
 from tfos_core.shim.redaction import Redactor
 from tfos_core.shim.status import ProcessIdentity, RunState, RunStatus
+
+if TYPE_CHECKING:
+    from tfos_cli.diagnosis import Evidence
+    from tfos_cli.story import Story
+    from tfos_cli.ui.progress import Renderer
 
 __all__ = ("Follower", "Line", "Message", "Said", "StopSender")
 
@@ -102,17 +103,21 @@ class StopSender(Protocol):
 
 
 class Follower:
-    """One run. `follow` is called once, in the main thread."""
+    """One run. `follow` is called once, in the main thread.
 
-    def __init__(self, run: Run, launch: Launch, renderer: Renderer) -> None:
+    Args:
+        choose_renderer: called once, when spark-submit has been started: what draws may take long to import.
+    """
+
+    def __init__(self, run: Run, launch: Launch, choose_renderer: Callable[[], Renderer]) -> None:
         self._run = run
         self._launch = launch
-        self._renderer = renderer
+        self._choose_renderer = choose_renderer
         self._redactor = Redactor.of_environment(launch.secrets, launch.environment)
         # SimpleQueue, because its put may interrupt itself: signal handlers use it
         self._inbox: queue.SimpleQueue[_Item] = queue.SimpleQueue()
-        self._view = RunView()
         self._status = run.status()
+        self._story: Story
         self._process: SparkSubmit | None = None
         self._channel: StopSender | None = None
         self._log: OutputLog | None = None
@@ -125,38 +130,56 @@ class Follower:
         self._deadline_error: TfosError | None = None
 
     def follow(self) -> RunStatus:
-        """Start spark-submit, show what happens, and return the finished status record; raises nothing of a run's failures."""
+        """Start spark-submit, show what happens, and return the finished status record; raises nothing of a run's failures.
+
+        What only shows is imported while the JVM starts, which takes seconds: before, everybody would wait for it.
+        """
         with contextlib.ExitStack() as stack:
             stack.enter_context(self._signals())
             stack.callback(self._abandon)
-            self._begin()
-            error: TfosError | None = None
-            try:
-                require_reachable(self._status.master)
-                self._log = OutputLog(self._run.driver_log, self._redactor)
-                stack.callback(self._log.close)
-                self._open_channel(stack)
-                self._start()
-                self._loop()
-                error = self._deadline_error
-            except TfosError as exc:
-                error = exc
+            beginning = self._begin()
+            error = self._start_in(stack)
+            self._tell(beginning)
+            if error is None:
+                try:
+                    self._loop()
+                    error = self._deadline_error
+                except TfosError as exc:
+                    error = exc
             self._clean_up()
             self._conclude(error)
             self._concluded = True
-        self._renderer.finish(self._view)
+        self._story.end()
         return self._status
 
     # -- beginning --------------------------------------------------------------------------------------------------------
 
-    def _begin(self) -> None:
+    def _begin(self) -> str:
+        """Record that the run is followed, and its first event; the line of that."""
         status = self._status
-        event = events.Submitted(run_id=self._run.id, name=status.name, master=status.master, run_folder=str(self._run.folder))
-        self._view = RunView(run_id=self._run.id, name=status.name, master=status.master, started=status.started)
-        self._renderer.start(self._view)
+        submitted = {"run_id": status.run_id, "name": status.name, "master": status.master, "run_folder": str(self._run.folder)}
         with self._writer() as record:
             record.update(follower=ProcessIdentity.of(os.getpid()))
-            self._show(record.event(event))
+            return record.line_of(event_line("submitted", submitted))
+
+    def _start_in(self, stack: contextlib.ExitStack) -> TfosError | None:
+        """Start spark-submit, or say why it could not be started."""
+        try:
+            require_reachable(self._status.master)
+            self._log = OutputLog(self._run.driver_log, self._redactor)
+            stack.callback(self._log.close)
+            self._open_channel(stack)
+            self._start()
+        except TfosError as exc:
+            return exc
+        return None
+
+    def _tell(self, beginning: str) -> None:
+        """Show the first event; what comes from the driver waits in the queue."""
+        from tfos_cli.story import Story
+
+        self._story = Story(self._status, self._choose_renderer())
+        self._show(beginning)
 
     def _open_channel(self, stack: contextlib.ExitStack) -> None:
         """Listen for the driver, until the stack is closed."""
@@ -201,7 +224,7 @@ class Follower:
             try:
                 item = self._inbox.get(timeout=_TICK_S)
             except queue.Empty:
-                self._renderer.tick(self._view, time.time())
+                self._story.tick()
             else:
                 self._handle_safely(item)
             if self._deadline is not None and time.monotonic() > self._deadline:
@@ -217,7 +240,7 @@ class Follower:
         try:
             self._handle(item)
         except BrokenPipeError:
-            self._renderer = Silent()
+            self._story.silence()
             self._inbox.put(_Signalled(signal.SIGPIPE))
 
     def _handle(self, item: _Item) -> None:
@@ -226,7 +249,7 @@ class Follower:
                 self._show(text)
             case Line(stream, text):
                 clean = self._log.write(text) if self._log is not None else text
-                self._renderer.on_driver_line(stream, clean)
+                self._story.take_output(stream, clean)
                 self._took_line(item)
             case _Connected():
                 self._connected = True
@@ -235,7 +258,7 @@ class Follower:
             case _Disconnected():
                 self._connected = False
             case Said(text):
-                self._renderer.say(text)
+                self._story.say(text)
             case _Exited(code):
                 self._exit_code = code
                 self._submit_ended()
@@ -246,31 +269,21 @@ class Follower:
         """spark-submit said something, which is in its log."""
 
     def _show(self, line: str) -> None:
-        """Fold a line into the view and draw it. Lines of nodes come on the same channel and are no events."""
-        try:
-            data = parse_json(line)
-            if isinstance(data, dict) and data.get("op") == "output":
-                self._renderer.on_node_lines(str(data["node"]), [str(entry) for entry in data["lines"]], self._view)
-                return
-            parsed = events.parse_line(line)
-        except (ValueError, KeyError, TypeError):
-            self._renderer.say("the driver sent a line that is no event")
+        """Show a line of the driver's, and draw the conclusions from its event."""
+        event = self._story.take(line)
+        if event is None:
             return
-        ts, event = parsed if parsed is not None else (time.time(), None)
-        if event is not None:
-            self._view = apply(self._view, ts, event)
-        if isinstance(event, events.DriverStarted):
+        if event.kind == "driver_started":
             self._driver_started = True
             if not self._stop_reason:
                 self._deadline = self._deadline_error = None
-        elif isinstance(event, events.Result):
+        elif event.kind == "result":
             self._set_deadline(_EXIT_S, None)
-        self._renderer.on_event(line, ts, event, self._view)
 
     def _stop(self, name: str) -> None:
         """The first signal asks the shim to shut the cluster down, a second one kills."""
         if self._stop_reason:
-            self._renderer.say("killing the run")
+            self._story.say("killing the run")
             self._deadline_error = InterruptedRunError(
                 f"the run was killed by a second signal ({name}) before its cluster was down"
             )
@@ -279,7 +292,7 @@ class Follower:
         self._stop_reason = name
         limit = STOP_TIMEOUT_S + self._launch.grace_s + _STOP_MARGIN_S
         self._set_deadline(limit, InterruptedRunError(f"the run was stopped by {name} and did not end within {limit:.0f} s"))
-        self._renderer.say(f"{name}: shutting the cluster down; once more to kill it")
+        self._story.say(f"{name}: shutting the cluster down; once more to kill it")
         if self._connected:
             self._ask_to_stop()
         else:
@@ -344,9 +357,10 @@ class Follower:
         """The status record as the shim left it, or, when it left none, as far as it can be known from outside."""
         self._status = self._run.status()
         if self._status.is_finished:
-            if self._view.result is None:
-                self._view = apply(self._view, time.time(), result_of(self._status))
+            self._story.adopt(self._status)
             return
+        from tfos_cli.diagnosis import Evidence, diagnose
+
         evidence = Evidence(
             status=self._status,
             driver_log=str(self._run.driver_log),
@@ -355,7 +369,7 @@ class Follower:
             driver_started=self._has_driver(),
             exit_code=self._exit_code,
             last_lines=self._log.last_lines() if self._log is not None else (),
-            view=self._view,
+            view=self._story.view,
         )
         result = diagnose(self._enquire(evidence))
         with self._writer() as record:

@@ -4,42 +4,79 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from tfos_cli.exit_codes import ExitCode
-from tfos_cli.spec.loader import ResolvedSpec
-from tfos_cli.spec.rules import Finding, Level, check
+from tfos_cli.submit.java import JavaQuestion
 from tfos_cli.ui.console import Console
 from tfos_core.errors import ConfigError
 
 if TYPE_CHECKING:
     from tfos_cli.runs import Run
+    from tfos_cli.spec.loader import ResolvedSpec
+    from tfos_cli.spec.rules import Finding
+    from tfos_cli.ui.progress import Renderer
 
 __all__ = ("run_job",)
 
 
-def run_job(console: Console, resolved: ResolvedSpec, *, strict: bool, dry_run: bool, detach: bool, no_progress: bool) -> int:
+def run_job(
+    console: Console,
+    load: Callable[[], ResolvedSpec],
+    *,
+    strict: bool,
+    dry_run: bool,
+    detach: bool,
+    no_progress: bool,
+) -> int:
     """Run the job of a spec, and return its exit code.
+
+    Args:
+        load: gives the spec. Java is asked for its version before, because that takes as long as all that comes first.
 
     Raises:
         ConfigError: the spec can not work, or with `strict` there is a warning about it.
         TfosError: it could not be submitted.
     """
-    warnings = _require_sound(check(resolved), strict=strict)
     if dry_run:
+        resolved, warnings = _sound(load, strict=strict)
         _warn(console, warnings)
         return _dry_run(console, resolved)
-    return _run(console, resolved, warnings, detach=detach, no_progress=no_progress)
+    with JavaQuestion(os.environ) as java_question:
+        resolved, warnings = _sound(load, strict=strict)
+        return _run(console, resolved, warnings, java_question, detach=detach, no_progress=no_progress)
 
 
-def _run(console: Console, resolved: ResolvedSpec, warnings: Sequence[Finding], *, detach: bool, no_progress: bool) -> int:
+def _sound(load: Callable[[], ResolvedSpec], *, strict: bool) -> tuple[ResolvedSpec, list[Finding]]:
+    """The spec that can work, and the warnings about it."""
+    resolved = load()
+    from tfos_cli.spec.rules import check
+
+    return resolved, _require_sound(check(resolved), strict=strict)
+
+
+def _run(
+    console: Console,
+    resolved: ResolvedSpec,
+    warnings: Sequence[Finding],
+    java_question: JavaQuestion,
+    *,
+    detach: bool,
+    no_progress: bool,
+) -> int:
     from tfos_cli import submission
     from tfos_cli.runs import RunStore
-    from tfos_cli.ui.progress import choose_renderer
 
     notes = _Notes(console, shows_id=not detach and not console.json)
-    submitted = submission.submit(resolved, RunStore.of_environment(os.environ), os.environ, detached=detach, tell=notes.tell)
+    submitted = submission.submit(
+        resolved,
+        RunStore.of_environment(os.environ),
+        os.environ,
+        detached=detach,
+        java_question=java_question,
+        tell=notes.tell,
+    )
     run = submitted.run
     if detach:
         submission.follow_detached(submitted)
@@ -53,8 +90,14 @@ def _run(console: Console, resolved: ResolvedSpec, warnings: Sequence[Finding], 
         console.warning(
             f"the neighbour {name!r} of the program did not travel with it: Python or TensorFlow has a module of that name"
         )
-    status = submission.follow_here(submitted, choose_renderer(console, no_progress=no_progress))
+    status = submission.follow_here(submitted, lambda: _choose_renderer(console, no_progress=no_progress))
     return int(status.exit_code if status.exit_code is not None else ExitCode.INTERNAL)
+
+
+def _choose_renderer(console: Console, *, no_progress: bool) -> Renderer:
+    from tfos_cli.ui.progress import choose_renderer
+
+    return choose_renderer(console, no_progress=no_progress)
 
 
 class _Notes:
@@ -100,6 +143,8 @@ def _dry_run(console: Console, resolved: ResolvedSpec) -> int:
 
 def _require_sound(findings: Sequence[Finding], *, strict: bool) -> list[Finding]:
     """The warnings; errors, and with `--strict` warnings too, end here."""
+    from tfos_cli.spec.rules import Level
+
     wrong = [finding for finding in findings if strict or finding.level is Level.ERROR]
     if not wrong:
         return list(findings)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import os
 import re
-import secrets
 import shutil
 import time
 from collections.abc import Mapping
@@ -19,9 +17,10 @@ from tfos_core.errors import ConfigError
 from tfos_core.shim.record import EVENTS_FILE, NODES_FOLDER
 from tfos_core.shim.status import ProcessIdentity, RunState, RunStatus, read_status, write_status
 
-__all__ = ("HOME_VARIABLE", "Run", "RunStore")
+__all__ = ("HOME_VARIABLE", "REMOTE_FILE", "Run", "RunStore")
 
 HOME_VARIABLE = "TFOS_HOME"
+REMOTE_FILE = "remote.json"
 
 _RUN_ID = re.compile(r"[a-z][a-z0-9-]{0,62}-[0-9]{8}-[0-9]{6}-[0-9a-f]{4}")
 
@@ -61,6 +60,11 @@ class Run:
     def driver_log(self) -> Path:
         """Output of spark-submit, and with it of the driver."""
         return self.folder / "driver.log"
+
+    @property
+    def remote_path(self) -> Path:
+        """Where its driver is; there in cluster deploy mode only."""
+        return self.folder / REMOTE_FILE
 
     @property
     def events_path(self) -> Path:
@@ -167,13 +171,15 @@ class RunStore:
                 f"{run_id!r} begins the ids of {len(matches)} runs: {_some([run.id for run in matches])}", "Type more of the id."
             )
         ids = [run.id for run in runs]
+        import difflib
+
         close = difflib.get_close_matches(run_id, ids, n=3, cutoff=0.6)
         hint = f"Did you mean {' or '.join(close)}?" if close else "'tfos runs' lists them."
         raise ConfigError(f"there is no run {run_id!r} in {self.folder}", hint)
 
     def _make_folder(self, stem: str) -> Run:
         while True:
-            folder = self.folder / f"{stem}-{secrets.token_hex(2)}"
+            folder = self.folder / f"{stem}-{os.urandom(2).hex()}"
             with contextlib.suppress(FileExistsError):
                 folder.mkdir(mode=0o700)
                 return Run(folder=folder)

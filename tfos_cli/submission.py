@@ -16,13 +16,11 @@ from typing import TYPE_CHECKING
 
 from tfos_cli.follower import Follower
 from tfos_cli.launch import Launch
-from tfos_cli.remote.place import RemoteRun
 from tfos_cli.runs import Run, RunStore
 from tfos_cli.spec.masters import MasterKind, master_kind
 from tfos_cli.submit.errors import SubmitError
 from tfos_cli.submit.preparation import Preparation, prepare
 from tfos_cli.submit.resolved_text import resolved_yaml
-from tfos_cli.ui.progress import Renderer
 from tfos_core.errors import ConfigError
 from tfos_core.exit_codes import ExitCode
 from tfos_core.private_files import write_private
@@ -33,6 +31,8 @@ from tfos_core.shim.status import RunState, RunStatus
 
 if TYPE_CHECKING:
     from tfos_cli.spec.loader import ResolvedSpec
+    from tfos_cli.submit.java import JavaQuestion
+    from tfos_cli.ui.progress import Renderer
 
 __all__ = ("Submission", "follow_detached", "follow_here", "start_timeout_s", "submit", "sweep")
 
@@ -63,11 +63,13 @@ def submit(
     environ: Mapping[str, str],
     *,
     detached: bool,
+    java_question: JavaQuestion | None = None,
     tell: Callable[[Run, str], object] = lambda _run, _text: None,
 ) -> Submission:
     """Make the record of a run and everything that spark-submit needs.
 
     Args:
+        java_question: see `prepare`.
         tell: gets the run and a sentence before something that takes long.
 
     Raises:
@@ -86,6 +88,7 @@ def submit(
             channel=run.channel_path,
             environ=environ,
             detached=detached,
+            java_question=java_question,
             tell=functools.partial(tell, run),
         )
         write_private(run.spec_path, resolved_yaml(resolved))
@@ -139,15 +142,15 @@ def _remove_scratch(run: Run) -> None:
         shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
 
 
-def follow_here(submission: Submission, renderer: Renderer) -> RunStatus:
-    """Follow a run in this process until it has ended."""
+def follow_here(submission: Submission, choose_renderer: Callable[[], Renderer]) -> RunStatus:
+    """Follow a run in this process until it has ended; the renderer is chosen when spark-submit has started."""
     run, launch = submission.run, submission.launch
-    if RemoteRun.read(run.folder) is None:
-        return Follower(run, launch, renderer).follow()
+    if not run.remote_path.exists():
+        return Follower(run, launch, choose_renderer).follow()
     # Its imports are a fifth of the CPU time of a command that has no use for them.
     from tfos_cli.remote.follower import follower_of
 
-    return follower_of(run, launch, renderer).follow()
+    return follower_of(run, launch, choose_renderer).follow()
 
 
 def follow_detached(submission: Submission) -> None:

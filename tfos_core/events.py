@@ -6,12 +6,11 @@ know, so that a newer writer does not break an older reader.
 
 from __future__ import annotations
 
-import json
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, ClassVar
 
+from tfos_core.event_line import event_line
 from tfos_core.json_text import parse_json
 
 __all__ = (
@@ -43,8 +42,6 @@ __all__ = (
     "parse_line",
     "to_line",
 )
-
-VERSION = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -327,8 +324,7 @@ def ignore(event: Event) -> None:
 
 def to_line(event: Event, *, ts: float | None = None) -> str:
     """The JSON line of an event, without the line end; `ts` defaults to now."""
-    head = {"v": VERSION, "ts": round(time.time() if ts is None else ts, 3), "event": event.kind}
-    return json.dumps(head | asdict(event), separators=(",", ":"))
+    return event_line(event.kind, asdict(event), ts=ts)
 
 
 def parse_line(line: str) -> tuple[float, Event] | None:

@@ -110,7 +110,7 @@ class Case:
 
     def follow(self, on_event: Callable[[str], None] | None = None) -> RunStatus:
         renderer = _Telling(self.console, on_event or (lambda _: None))
-        return ClusterFollower(self.run, self.launch, renderer, self.remote, applications=self.manager).follow()
+        return ClusterFollower(self.run, self.launch, lambda: renderer, self.remote, applications=self.manager).follow()
 
     def events(self) -> list[str]:
         return [json.loads(line)["event"] for line in self.run.events_path.read_text().splitlines()]

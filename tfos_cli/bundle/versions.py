@@ -8,7 +8,8 @@ import sys
 from collections.abc import Iterable, Mapping
 
 from tfos_cli import __version__
-from tfos_cli.submit.spark_home import check_java, locate_spark
+from tfos_cli.submit.java import check_java
+from tfos_cli.submit.spark_home import locate_spark
 from tfos_core.errors import EnvironmentCheckError
 
 __all__ = ("PACKAGES", "describe_versions", "package_versions")

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from tfos_cli.infer_places import require_places
 from tfos_cli.job_command import run_job
 from tfos_cli.options import json_option, spec_argument, spec_options, submission_options, verbosity_options
-from tfos_cli.spec.loader import load_spec
 from tfos_cli.ui.console import Console
+
+if TYPE_CHECKING:
+    from tfos_cli.spec.loader import ResolvedSpec
 
 __all__ = ("command",)
 
@@ -46,7 +48,14 @@ def command(
       tfos infer job.yaml --set infer.output.mode=overwrite
       tfos infer job.yaml --set infer.export_dir=models/digits --dry-run
     """
-    resolved = load_spec(spec, overrides, os.environ, conf=conf, env_vars=env_vars, master=master, verb="infer")
-    if not how["dry_run"]:
-        require_places(resolved)
-    return run_job(console, resolved, **how)
+
+    def load() -> ResolvedSpec:
+        from tfos_cli.infer_places import require_places
+        from tfos_cli.spec.loader import load_spec
+
+        resolved = load_spec(spec, overrides, os.environ, conf=conf, env_vars=env_vars, master=master, verb="infer")
+        if not how["dry_run"]:
+            require_places(resolved)
+        return resolved
+
+    return run_job(console, load, **how)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from tfos_cli.job_command import run_job
 from tfos_cli.options import json_option, spec_argument, spec_options, submission_options, verbosity_options
-from tfos_cli.spec.loader import load_spec
 from tfos_cli.ui.console import Console
+
+if TYPE_CHECKING:
+    from tfos_cli.spec.loader import ResolvedSpec
 
 __all__ = ("command",)
 
@@ -45,5 +48,10 @@ def command(
       tfos train job.yaml --dry-run
       id=$(tfos train job.yaml --detach)
     """
-    resolved = load_spec(spec, overrides, os.environ, conf=conf, env_vars=env_vars, master=master, verb="train")
-    return run_job(console, resolved, **how)
+
+    def load() -> ResolvedSpec:
+        from tfos_cli.spec.loader import load_spec
+
+        return load_spec(spec, overrides, os.environ, conf=conf, env_vars=env_vars, master=master, verb="train")
+
+    return run_job(console, load, **how)

@@ -44,7 +44,7 @@ def check_cluster(console: Console, resolved: ResolvedSpec, environ: Mapping[str
     console.note(f"probing the driver and {resolved.spec.num_executors} executors")
     loud = console.verbosity >= Verbosity.VERBOSE and not console.json
     renderer: Renderer = PlainLines(console) if loud else Silent()
-    status = submission.follow_here(submitted, renderer)
+    status = submission.follow_here(submitted, lambda: renderer)
     if status.exit_code == ExitCode.INTERRUPTED:
         return ExitCode.INTERRUPTED
     if status.exit_code != ExitCode.SUCCESS:

@@ -13,7 +13,8 @@ from tfos_cli.envcheck.check import Check, Status
 from tfos_cli.envcheck.rules import Needs, machine_checks
 from tfos_cli.envcheck.versions import version_key
 from tfos_cli.runs import HOME_VARIABLE, RunStore
-from tfos_cli.submit.spark_home import Java, SparkHome, check_java, locate_spark
+from tfos_cli.submit.java import Java, check_java
+from tfos_cli.submit.spark_home import SparkHome, locate_spark
 from tfos_core.errors import EnvironmentCheckError
 from tfos_core.probe.machine import machine_facts, write_problem
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from collections.abc import Callable
 from dataclasses import replace
 
 from tfos_cli.diagnosis import Evidence
@@ -30,10 +31,10 @@ _LAST_LOOK_S = 15.0
 _ASK_EVERY_S, _ASK_SELDOM_S = 15.0, 120.0
 
 
-def follower_of(run: Run, launch: Launch, renderer: Renderer) -> Follower:
+def follower_of(run: Run, launch: Launch, choose_renderer: Callable[[], Renderer]) -> Follower:
     """The follower of a run, by where its driver is."""
     remote = RemoteRun.read(run.folder)
-    return Follower(run, launch, renderer) if remote is None else ClusterFollower(run, launch, renderer, remote)
+    return Follower(run, launch, choose_renderer) if remote is None else ClusterFollower(run, launch, choose_renderer, remote)
 
 
 def storage_environment(remote: RemoteRun) -> None:
@@ -46,9 +47,15 @@ class ClusterFollower(Follower):
     """One run in cluster deploy mode. When it is killed, the run goes on, and its record on the cluster is complete."""
 
     def __init__(
-        self, run: Run, launch: Launch, renderer: Renderer, remote: RemoteRun, *, applications: Applications | None = None
+        self,
+        run: Run,
+        launch: Launch,
+        choose_renderer: Callable[[], Renderer],
+        remote: RemoteRun,
+        *,
+        applications: Applications | None = None,
     ) -> None:
-        super().__init__(run, launch, renderer)
+        super().__init__(run, launch, choose_renderer)
         self._remote = remote
         self._applications = applications or applications_of(remote, launch.environment)
         self._application_id = ""
@@ -100,7 +107,7 @@ class ClusterFollower(Follower):
         if found is not None and self._copy is not None:
             self._application_id = found
             self._copy.update(application_id=found)
-            self._renderer.say(f"application {found}")
+            self._story.say(f"application {found}")
 
     def _is_over(self) -> bool:
         if self._exit_code is None or self._link is None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfos_cli.remote.hadoop_conf import conf_folder, default_filesystem, resource_manager, user_name
+from tfos_cli.runs import REMOTE_FILE
 from tfos_cli.spec.masters import MasterKind, master_kind
 from tfos_core.errors import ConfigError
 from tfos_core.json_text import parse_json
@@ -19,10 +20,8 @@ from tfos_core.uplink.private import PRIVATE_FILE
 if TYPE_CHECKING:
     from tfos_cli.spec.model import JobSpec
 
-__all__ = ("REMOTE_FILE", "RemoteRun", "private_path", "record_place")
+__all__ = ("RemoteRun", "private_path", "record_place")
 
-#: In the folder of a run.
-REMOTE_FILE = "remote.json"
 #: Below the folder that both sides reach.
 _RECORDS = ".tfos/runs"
 _YARN_STAGING = "spark.yarn.stagingDir"

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tfos_cli.remote.place import REMOTE_FILE, RemoteRun, private_path
+from tfos_cli.remote.place import RemoteRun, private_path
+from tfos_cli.runs import REMOTE_FILE
 from tfos_cli.spec.masters import MasterKind
 from tfos_cli.spec.memory import DRIVER_OVERHEAD_KEYS, driver_overhead
 from tfos_cli.submit.command import SparkSubmitCommand, build_command

@@ -1,32 +1,29 @@
 """The Python environment that travels with a job: which archive it is, made once and kept for the next submission.
 
-`shipped_environment` says without looking at anything where the archive of a run will be; `write_environment` puts it there.
+`shipped_environment` says without looking at anything where the archive of a run will be; `write_environment` puts it there, and
+imports only then what packs: most runs ship none.
 """
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import os
 import re
 import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfos_cli.spec.places import below
 from tfos_cli.submit.properties import is_on_this_machine
-from tfos_cli.submit.venv_archive import write_archive
-from tfos_cli.submit.venv_files import VirtualEnvironment, inspect_venv, refuse_editable
 from tfos_core.errors import ConfigError, EnvironmentCheckError
 
 if TYPE_CHECKING:
     from tfos_cli.spec.loader import ResolvedSpec
     from tfos_cli.spec.model import JobSpec
+    from tfos_cli.submit.venv_files import VirtualEnvironment
 
 __all__ = ("PackCache", "shipped_environment", "write_environment")
 
@@ -104,6 +101,8 @@ class PackCache:
         Raises:
             EnvironmentCheckError: it can not be packed.
         """
+        from tfos_cli.submit.venv_files import inspect_venv
+
         venv = inspect_venv(prefix)
         key = _key("venv", level, _venv_signature(venv))
         return self._archive(key, venv.lock, lambda target: _pack_venv(venv, target, level, tell))
@@ -129,6 +128,8 @@ class PackCache:
         if archive.is_file():
             os.utime(entry)
             return archive
+        import tempfile
+
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         with tempfile.TemporaryDirectory(prefix=".packing-", dir=self.folder) as made:
             pack(Path(made) / _ARCHIVE)
@@ -151,11 +152,17 @@ def _is_made_here(spec: JobSpec) -> bool:
 
 
 def _pack_venv(venv: VirtualEnvironment, target: Path, level: int, tell: Tell) -> None:
+    from tfos_cli.submit.venv_archive import write_archive
+
     tell(f"packing the virtual environment {venv.prefix} ({venv.bytes >> 20} MB); the next run finds it packed")
     write_archive(venv, target, level=level)
 
 
 def _pack_conda(prefix: Path, target: Path, level: int, tell: Tell) -> None:
+    from importlib import metadata
+
+    from tfos_cli.submit.venv_files import refuse_editable
+
     try:
         conda_pack: Any = importlib.import_module("conda_pack")
     except ImportError:
@@ -207,6 +214,8 @@ def _conda_signature(prefix: Path) -> Iterable[str]:
 
 
 def _key(kind: str, level: int, signature: Iterable[str]) -> str:
+    import hashlib
+
     digest = hashlib.sha256(f"{_RECIPE} {kind} {level}\n".encode())
     for line in signature:
         digest.update(f"{line}\n".encode(errors="surrogateescape"))

@@ -5,25 +5,25 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from tfos_cli.remote.hadoop_conf import require_conf
-from tfos_cli.remote.place import RemoteRun
 from tfos_cli.spec.masters import MasterKind
 from tfos_cli.submit.command import SparkSubmitCommand, build_command, write_secret_properties
 from tfos_cli.submit.environment_pack import write_environment
+from tfos_cli.submit.java import Java, JavaQuestion
 from tfos_cli.submit.plan import build_plan
 from tfos_cli.submit.properties import Scratch, cluster_kind, is_on_this_machine
 from tfos_cli.submit.shipping import write_shipment
-from tfos_cli.submit.spark_home import Java, SparkHome, check_java, link_private_home, locate_spark
+from tfos_cli.submit.spark_home import SparkHome, link_private_home, locate_spark
 from tfos_core.jobplan import JobPlan
 
 if TYPE_CHECKING:
+    from tfos_cli.remote.place import RemoteRun
     from tfos_cli.spec.loader import ResolvedSpec
+    from tfos_cli.spec.model import JobSpec
 
 __all__ = ("Preparation", "prepare")
 
@@ -64,12 +64,13 @@ def prepare(
     channel: Path | None,
     environ: Mapping[str, str],
     detached: bool = False,
-    python: str = sys.executable,
+    java_question: JavaQuestion | None = None,
     tell: Callable[[str], object] = lambda _: None,
 ) -> Preparation:
     """Check the machine, write the files of a job, and return its command.
 
     Args:
+        java_question: whatever was asked before; it is closed. Default: it is asked now.
         tell: gets a sentence before something that takes long.
 
     Raises:
@@ -80,14 +81,15 @@ def prepare(
     # What reaches spark-submit counts, not only what this shell has.
     hadoop = {**environ, **resolved.spec.environment.vars}
     if cluster_kind(resolved.spec) is MasterKind.YARN:
+        from tfos_cli.remote.hadoop_conf import require_conf
+
         require_conf(hadoop)
     spark = locate_spark(environ)
-    with ThreadPoolExecutor(max_workers=1) as beside:
-        # Java takes as long to say its version as the archives take to be made.
-        checked = beside.submit(check_java, environ, spark)
+    # Java takes as long to say its version as the archives take to be made.
+    with JavaQuestion(environ) if java_question is None else java_question as question:
         left_out = write_shipment(resolved, run_folder)
-        java = checked.result()
-    remote = RemoteRun.of(resolved.spec, run_id, hadoop, spark_home=spark.path)
+        java = question.answer(spark)
+    remote = _remote_run(resolved.spec, run_id, hadoop, spark_home=spark.path)
     plan = build_plan(
         resolved,
         run_id=run_id,
@@ -99,7 +101,7 @@ def prepare(
     scratch = Scratch(folder=run_folder / "spark")
     home = scratch.home if is_on_this_machine(resolved.spec) else spark.path
     command = build_command(
-        resolved, plan_path=plan_path, run_folder=run_folder, python=python, spark_home=home, spark_version=spark.version
+        resolved, plan_path=plan_path, run_folder=run_folder, python=sys.executable, spark_home=home, spark_version=spark.version
     )
     prepared = Preparation(
         command=command,
@@ -123,3 +125,12 @@ def prepare(
         prepared.clean()
         raise
     return prepared
+
+
+def _remote_run(spec: JobSpec, run_id: str, environ: Mapping[str, str], *, spark_home: Path) -> RemoteRun | None:
+    """What is known of the run when its driver will be on the cluster."""
+    if spec.spark.deploy_mode != "cluster":
+        return None
+    from tfos_cli.remote.place import RemoteRun
+
+    return RemoteRun.of(spec, run_id, environ, spark_home=spark_home)

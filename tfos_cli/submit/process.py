@@ -15,13 +15,14 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Literal
-
-import psutil
+from typing import IO, TYPE_CHECKING, Literal
 
 from tfos_cli.submit.errors import SubmitError
 from tfos_core.settings import MARK_VARIABLE
 from tfos_core.shim.redaction import Redactor
+
+if TYPE_CHECKING:
+    import psutil
 
 __all__ = ("OutputLog", "SparkSubmit", "Stream", "leftovers", "meaningful")
 
@@ -114,6 +115,7 @@ class SparkSubmit:
         self._readers = [self._reader("stdout", self._process.stdout), self._reader("stderr", self._process.stderr)]
         self._waiter = threading.Thread(target=self._wait, name="tfos-submit-wait", daemon=True)
         self._waiter.start()
+        import psutil  # noqa: F401 - for the end, now while the JVM starts: it takes as long as the rest of this
 
     @property
     def pid(self) -> int:
@@ -132,6 +134,8 @@ class SparkSubmit:
 
     def kill_all(self, run_id: str, *, deadline_s: float = 5.0) -> int:
         """SIGKILL everything that belongs to it on this machine, until nothing is left; returns how many were killed."""
+        import psutil
+
         killed: set[int] = set()
         until = time.monotonic() + deadline_s
         while found := leftovers(self.pid, run_id):
@@ -177,6 +181,8 @@ class SparkSubmit:
 
 def leftovers(session: int, run_id: str) -> list[psutil.Process]:
     """Processes of a session, their descendants, and those that carry the mark of the run; zombies are not counted."""
+    import psutil
+
     mark = f"{run_id}:"
     found: dict[int, psutil.Process] = {}
     for process in psutil.process_iter():
@@ -197,6 +203,8 @@ def meaningful(lines: Sequence[str], most: int = 12) -> tuple[str, ...]:
 
 
 def _is_alive(process: psutil.Process) -> bool:
+    import psutil
+
     with contextlib.suppress(psutil.Error):
         return bool(process.status() != psutil.STATUS_ZOMBIE)
     return False

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from tfos_cli.remote.place import private_path
 from tfos_cli.spec.masters import MasterKind, local_cluster, master_kind
 from tfos_cli.spec.memory import DRIVER_OVERHEAD_KEYS, driver_overhead
 from tfos_cli.spec.places import below
@@ -266,8 +265,11 @@ def _environment(spec: JobSpec, kind: MasterKind, location: Location) -> dict[st
 
 def _files(resolved: ResolvedSpec, location: Location) -> dict[str, str]:
     spark = resolved.spec.spark
-    is_remote = spark.deploy_mode == "cluster"
-    files = [local_url(location.plan), local_url(private_path(location.run_folder))] if is_remote else []
+    files = []
+    if spark.deploy_mode == "cluster":
+        from tfos_cli.remote.place import private_path
+
+        files = [local_url(location.plan), local_url(private_path(location.run_folder))]
     script = shipped_script(resolved.spec, cluster_kind(resolved.spec), location.run_folder)
     files += [local_url(script)] if script is not None else []
     packed = [f"{_place(location.environment)}#{ENVIRONMENT}"] if location.environment is not None else []

@@ -1,27 +1,22 @@
-"""Which Spark and which Java start the job: found on this machine without importing pyspark."""
+"""Which Spark starts the job: found on this machine without importing pyspark."""
 
 from __future__ import annotations
 
 import importlib.util
-import os
 import re
-import shutil
-import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from tfos_core.errors import EnvironmentCheckError
 
-__all__ = ("Java", "SparkHome", "check_java", "link_private_home", "locate_spark")
+__all__ = ("SparkHome", "link_private_home", "locate_spark")
 
 OLDEST_SPARK = (3, 5)
-JAVA_DEADLINE_S = 30.0
 #: Spark writes these into its own folder; a private home has empty ones.
 WRITTEN_BY_SPARK = ("work", "logs")
 
 _CORE_JAR = re.compile(r"spark-core_[\d.]+-(\d+)\.(\d+)\.([^/]*)\.jar\Z")
-_JAVA_VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,14 +32,6 @@ class SparkHome:
         """Major and minor version."""
         major, minor = self.version.split(".")[:2]
         return int(major), int(minor)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Java:
-    """A Java runtime: the executable, and its feature version (8, 11, 17, ...)."""
-
-    path: Path
-    version: int
 
 
 def locate_spark(environ: Mapping[str, str]) -> SparkHome:
@@ -67,24 +54,6 @@ def locate_spark(environ: Mapping[str, str]) -> SparkHome:
             "Install it with 'pip install pyspark', or set SPARK_HOME to an unpacked Spark distribution.",
         )
     return _inspect(Path(next(iter(places))), "the Python package pyspark")
-
-
-def check_java(environ: Mapping[str, str], spark: SparkHome) -> Java:
-    """The Java that spark-submit will use, from `JAVA_HOME` or `PATH`, run once for its version.
-
-    Raises:
-        EnvironmentCheckError: there is none, it does not start, or it is too old for this Spark.
-    """
-    needed = 17 if spark.release >= (4, 0) else 8
-    install = f"Install a Java runtime of version {max(needed, 17)} (such as 'apt install openjdk-17-jre-headless')"
-    path = _java_path(environ, f"{install}, or set JAVA_HOME.")
-    version = _java_version(path, f"{install}, or set JAVA_HOME to a working one.")
-    if version < needed:
-        raise EnvironmentCheckError(
-            f"Java {version} at {path} is too old: Spark {spark.version} needs Java {needed} or newer",
-            f"{install}, and set JAVA_HOME to it.",
-        )
-    return Java(path=path, version=version)
 
 
 def link_private_home(spark: SparkHome, folder: Path) -> Path:
@@ -118,33 +87,3 @@ def _inspect(path: Path, source: str) -> SparkHome:
             "Set SPARK_HOME to a newer Spark.",
         )
     return home
-
-
-def _java_path(environ: Mapping[str, str], hint: str) -> Path:
-    # The same order as bin/spark-class: JAVA_HOME without a look at PATH, when it is set.
-    home = environ.get("JAVA_HOME")
-    if home:
-        path = Path(home) / "bin" / "java"
-        if os.access(path, os.X_OK):
-            return path
-        raise EnvironmentCheckError(f"JAVA_HOME is {home}, but there is no program bin/java in it", hint)
-    on_path = shutil.which("java", path=environ.get("PATH", os.defpath))
-    if on_path is None:
-        raise EnvironmentCheckError("no Java was found: JAVA_HOME is not set, and PATH has no program 'java'", hint)
-    return Path(on_path)
-
-
-def _java_version(path: Path, hint: str) -> int:
-    try:
-        done = subprocess.run(
-            [str(path), "-version"], capture_output=True, text=True, errors="replace", timeout=JAVA_DEADLINE_S, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as exc:
-        raise EnvironmentCheckError(f"Java at {path} does not start: {exc}", hint) from exc
-    output = done.stderr + done.stdout
-    match = _JAVA_VERSION.search(output)
-    if done.returncode != 0 or match is None:
-        said = output.strip().splitlines()[:1] or [f"exit code {done.returncode}"]
-        raise EnvironmentCheckError(f"Java at {path} does not start: {said[0]}", hint)
-    major, minor = int(match[1]), int(match[2] or 0)
-    return minor if major == 1 else major  # "1.8.0_392" is Java 8

@@ -9,12 +9,14 @@ import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from tfos_core import events
 from tfos_core.shim.redaction import Redactor
 from tfos_core.shim.status import RunStatus, read_status, write_status
 from tfos_core.tensorboard.folder import EventFileFolder
+
+if TYPE_CHECKING:
+    from tfos_core import events
 
 __all__ = ("EVENTS_FILE", "NODES_FOLDER", "TENSORBOARD_FOLDER", "NodeLogs", "RecordWriter", "node_log_name")
 
@@ -99,12 +101,18 @@ class RecordWriter:
 
     def event(self, event: events.Event) -> str:
         """Append an event and return its line, without secrets."""
-        line = json.dumps(self._redactor.value(json.loads(events.to_line(event))), separators=(",", ":"))
+        from tfos_core import events  # the command line writes its first event without the declarations of all others
+
+        return self.line_of(events.to_line(event))
+
+    def line_of(self, line: str) -> str:
+        """Append the line of an event of this process, and return it without secrets."""
+        clean = json.dumps(self._redactor.value(json.loads(line)), separators=(",", ":"))
         with self._lock:
             if not self._closed:
                 # one write per line: a reader may see half a line only while the disk is full
-                os.write(self._events, line.encode() + b"\n")
-        return line
+                os.write(self._events, clean.encode() + b"\n")
+        return clean
 
     def line(self, line: str) -> None:
         """Append the line of an event that was made, and freed of secrets, elsewhere."""

@@ -63,7 +63,7 @@ class Case:
         renderer = (JsonLines if json_lines else PlainLines)(self.console)
         if on_event is not None:
             renderer = _Telling(self.console, on_event)
-        return Follower(self.run, self.launch, renderer).follow()
+        return Follower(self.run, self.launch, lambda: renderer).follow()
 
     def assert_nothing_left(self, tmp_path: Path) -> None:
         assert not self.scratch.exists()
@@ -212,7 +212,7 @@ def test_an_unreachable_master_is_named_and_nothing_is_started(tmp_path: Path) -
     case = Case(tmp_path, "good")
     store = RunStore(folder=tmp_path / "runs")
     run = store.create("job", master="spark://127.0.0.1:1")
-    status = Follower(run, case.launch, PlainLines(case.console)).follow()
+    status = Follower(run, case.launch, lambda: PlainLines(case.console)).follow()
     assert status.exit_code == 5
     assert "spark://127.0.0.1:1" in status.error
     assert not run.driver_log.exists()

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tfos_cli.submit.spark_home import SparkHome, check_java, link_private_home, locate_spark
+from tfos_cli.submit.java import check_java
+from tfos_cli.submit.spark_home import SparkHome, link_private_home, locate_spark
 from tfos_core.errors import EnvironmentCheckError
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tfos_core import events
+from tfos_core.event_line import VERSION
 from tfos_core.events import EVENT_TYPES, Event, Result, parse_line, to_line
 
 CONTRACT = {
@@ -61,7 +62,7 @@ def test_an_event_comes_back_from_its_line(cls: type[Event]) -> None:
     assert "\n" not in line
     assert parse_line(line) == (1234.568, event)
     data = json.loads(line)
-    assert (data["v"], data["event"]) == (events.VERSION, cls.kind)
+    assert (data["v"], data["event"]) == (VERSION, cls.kind)
 
 
 @pytest.mark.parametrize("cls", EVENT_TYPES.values(), ids=lambda cls: cls.kind)

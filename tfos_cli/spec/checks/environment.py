@@ -6,7 +6,6 @@ import importlib.util
 import re
 import stat
 import sys
-import tarfile
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -71,6 +70,8 @@ def archive(case: Case) -> Findings:
 
 
 def _contents(case: Case, path: Path) -> Findings:
+    import tarfile
+
     if not path.is_file():
         yield case.error("pack-missing", FIELD, f"there is no file {path}", "Paths are relative to the spec.")
         return
@@ -118,6 +119,8 @@ def _look(path: Path) -> _Found:
 
 
 def _tar_names(path: Path) -> Iterator[tuple[str, bool]]:
+    import tarfile
+
     with tarfile.open(path, mode="r|gz") as packed:
         for member in packed:
             yield member.name, member.issym() or (member.isfile() and bool(member.mode & stat.S_IXUSR))

@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from tfos_cli.submit.gpus import SCRIPT_NAME, shipped_script
-from tfos_cli.submit.properties import cluster_kind
+from tfos_cli.submit.properties import cluster_kind, is_on_this_machine
 from tfos_cli.submit.references import RESERVED_MODULES, Reference, references_of
 from tfos_core import errors as engine_errors
 from tfos_core.errors import ConfigError
@@ -87,7 +87,8 @@ def write_shipment(resolved: ResolvedSpec, run_folder: Path) -> tuple[str, ...]:
     sources = collect_sources(references_of(resolved))
     shipment.shim.parent.mkdir(parents=True, exist_ok=True)
     shipment.shim.write_bytes(_SHIM.read_bytes())
-    shipment.engine.write_bytes(engine_archive())
+    # Executors of this machine read it where it is; half a megabyte less would cost more than it saves.
+    shipment.engine.write_bytes(engine_archive(compressed=not is_on_this_machine(resolved.spec)))
     if shipment.gpu_discovery is not None:
         shipment.gpu_discovery.write_bytes((_ENGINE / SCRIPT_NAME).read_bytes())
         shipment.gpu_discovery.chmod(0o755)
@@ -96,9 +97,10 @@ def write_shipment(resolved: ResolvedSpec, run_folder: Path) -> tuple[str, ...]:
     return sources.left_out
 
 
-def engine_archive() -> bytes:
+def engine_archive(*, compressed: bool = True) -> bytes:
     """`tfos_core` as a zip, the same bytes for the same sources."""
-    return _archive({str(Path("tfos_core") / file.relative_to(_ENGINE)): file for file in _ENGINE.rglob("*.py")})
+    files = {str(Path("tfos_core") / file.relative_to(_ENGINE)): file for file in _ENGINE.rglob("*.py")}
+    return _archive(files, compressed=compressed)
 
 
 def collect_sources(references: tuple[Reference, ...]) -> Sources:
@@ -196,17 +198,18 @@ def _is_module(entry: Path) -> bool:
     return entry.suffix == ".py" and entry.stem.isidentifier() and entry.is_file()
 
 
-def _archive(files: Mapping[str, Path]) -> bytes:
+def _archive(files: Mapping[str, Path], *, compressed: bool = True) -> bytes:
     """A zip that depends on names and contents only: sorted, without times and owners.
 
     Folders have entries of their own: Python's import from a zip finds a package without `__init__.py` by them only.
     """
     folders = {f"{parent}/" for name in files for parent in PurePosixPath(name).parents if parent.name}
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+    method = zipfile.ZIP_DEFLATED if compressed else zipfile.ZIP_STORED
+    with zipfile.ZipFile(buffer, "w") as archive:
         for name in sorted({*files, *folders}):
             info = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
-            info.compress_type = zipfile.ZIP_DEFLATED
+            info.compress_type = method
             info.external_attr = 0o644 << 16
             # The least compression: a tenth larger than the default, in a third of the time, at the start of every job.
             archive.writestr(info, files[name].read_bytes() if name in files else b"", compresslevel=1)

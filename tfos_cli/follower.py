@@ -130,10 +130,7 @@ class Follower:
         self._deadline_error: TfosError | None = None
 
     def follow(self) -> RunStatus:
-        """Start spark-submit, show what happens, and return the finished status record; raises nothing of a run's failures.
-
-        What only shows is imported while the JVM starts, which takes seconds: before, everybody would wait for it.
-        """
+        """Start spark-submit, show what happens, and return the finished status record; raises nothing of a run's failures."""
         with contextlib.ExitStack() as stack:
             stack.enter_context(self._signals())
             stack.callback(self._abandon)
@@ -175,7 +172,7 @@ class Follower:
         return None
 
     def _tell(self, beginning: str) -> None:
-        """Show the first event; what comes from the driver waits in the queue."""
+        """Show the first event; what comes from the driver waits in the queue. What shows is imported while the JVM starts."""
         from tfos_cli.story import Story
 
         self._story = Story(self._status, self._choose_renderer())

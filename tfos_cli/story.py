@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 
-from tfos_cli.diagnosis import Evidence, diagnose, result_of
+from tfos_cli.diagnosis import result_of
 from tfos_cli.ui.progress import Renderer, Silent
 from tfos_cli.ui.run_view import RunView, apply
 from tfos_core import events
@@ -65,10 +65,6 @@ class Story:
         """The record says how the run ended; the event that said it may have been missed."""
         if self.view.result is None:
             self.view = apply(self.view, time.time(), result_of(status))
-
-    def diagnosis(self, evidence: Evidence) -> events.Result:
-        """How the run ended, when its driver did not say it."""
-        return diagnose(evidence)
 
     def end(self) -> None:
         """The run is over."""

@@ -22,6 +22,7 @@ from tfos_cli.runs import Run, RunStore
 from tfos_cli.submit.process import leftovers
 from tfos_cli.ui.console import Console
 from tfos_cli.ui.progress import JsonLines, PlainLines
+from tfos_core.events import Submitted, parse_line
 from tfos_core.jobplan import FunctionRef, JobPlan
 from tfos_core.shim.status import RunStatus
 
@@ -103,6 +104,25 @@ def test_a_good_run_ends_with_0_and_leaves_only_its_record(tmp_path: Path) -> No
     assert case.events()[0] == "submitted"
     assert case.events()[-1] == "result"
     case.assert_nothing_left(tmp_path)
+
+
+def test_the_first_event_is_recorded_before_the_start_and_shown_after_it(tmp_path: Path) -> None:
+    case = Case(tmp_path, "good")
+    started = []
+
+    def choose() -> PlainLines:
+        started.append(
+            (case.events()[0], case.run.channel_path.exists(), leftovers(-1, case.run.id) or case.run.driver_log.exists())
+        )
+        return PlainLines(case.console)
+
+    Follower(case.run, case.launch, choose).follow()
+    assert [(event, channel, bool(process)) for event, channel, process in started] == [("submitted", True, True)]
+    first = case.run.events_path.read_text().splitlines()[0]
+    parsed = parse_line(first)
+    assert parsed is not None
+    assert parsed[1] == Submitted(run_id=case.run.id, name="job", master="nowhere", run_folder=str(case.run.folder))
+    assert "submitting job to nowhere" in case.stderr.getvalue()
 
 
 def test_prints_of_user_and_node_go_to_stdout_and_the_talk_of_spark_does_not(tmp_path: Path) -> None:

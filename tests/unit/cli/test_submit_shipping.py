@@ -71,6 +71,19 @@ def test_the_engine_is_imported_from_its_archive_alone(tmp_path: Path) -> None:
     assert done.stdout.startswith(str(archive))
 
 
+def test_executors_of_this_machine_get_the_engine_uncompressed_and_the_same(job: Path) -> None:
+    here, elsewhere = (resolve(text, job) for text in (SPEC, f"{SPEC}spark: {{master: 'spark://h:7077'}}\n"))
+    write_shipment(here, job / "here")
+    write_shipment(elsewhere, job / "elsewhere")
+    with (
+        zipfile.ZipFile(shipment_of(here, job / "here").engine) as one,
+        zipfile.ZipFile(shipment_of(elsewhere, job / "elsewhere").engine) as two,
+    ):
+        assert {info.compress_type for info in one.infolist()} == {zipfile.ZIP_STORED}
+        assert zipfile.ZIP_DEFLATED in {info.compress_type for info in two.infolist()}
+        assert {name: one.read(name) for name in one.namelist()} == {name: two.read(name) for name in two.namelist()}
+
+
 def test_a_package_without_init_is_imported_from_the_archive(job: Path) -> None:
     resolved = resolve(SPEC, job)
     write_shipment(resolved, job / "run")

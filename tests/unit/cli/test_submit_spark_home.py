@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 
-from tfos_cli.submit.java import check_java
+from tfos_cli.submit.java import JavaQuestion, check_java
 from tfos_cli.submit.spark_home import SparkHome, link_private_home, locate_spark
 from tfos_core.errors import EnvironmentCheckError
 
@@ -101,6 +103,41 @@ def test_without_java_the_error_says_what_to_install(tmp_path: Path) -> None:
 def test_a_java_that_does_not_start_is_refused(script: str, tmp_path: Path) -> None:
     with pytest.raises(EnvironmentCheckError, match=r"Java at .* does not start: (Unable to locate|exit code 0)"):
         check_java({"JAVA_HOME": str(make_java(tmp_path / "jdk", script))}, spark_of("4.0.1"))
+
+
+def test_java_that_nobody_waits_for_is_ended(tmp_path: Path) -> None:
+    environ = {
+        "JAVA_HOME": str(
+            make_java(
+                tmp_path / "jdk", f"echo $$ > {tmp_path / 'pid.new'}; mv {tmp_path / 'pid.new'} {tmp_path / 'pid'}; exec sleep 60"
+            )
+        )
+    }
+    with JavaQuestion(environ):
+        pid = int(wait_for_text(tmp_path / "pid"))
+        assert psutil.pid_exists(pid)
+    assert not psutil.pid_exists(pid)
+
+
+def test_asking_java_raises_nothing_before_the_answer_is_wanted(tmp_path: Path) -> None:
+    with JavaQuestion({"JAVA_HOME": "/nowhere"}) as missing, pytest.raises(EnvironmentCheckError, match="JAVA_HOME is /nowhere"):
+        missing.answer(spark_of("4.0.1"))
+    broken = tmp_path / "jdk" / "bin" / "java"
+    make_java(tmp_path / "jdk", "")
+    broken.write_bytes(b"\x7fELF no program")
+    with (
+        JavaQuestion({"JAVA_HOME": str(tmp_path / "jdk")}) as question,
+        pytest.raises(EnvironmentCheckError, match="does not start"),
+    ):
+        question.answer(spark_of("4.0.1"))
+
+
+def wait_for_text(path: Path, deadline_s: float = 20.0) -> str:
+    until = time.monotonic() + deadline_s
+    while not path.exists():
+        assert time.monotonic() < until, f"{path} did not appear"
+        time.sleep(0.01)
+    return path.read_text()
 
 
 def test_a_private_home_has_everything_but_what_spark_writes(tmp_path: Path) -> None:

@@ -103,6 +103,32 @@ def test_what_submits_and_follows_a_job_needs_no_arrays_and_no_server() -> None:
     assert unwanted.isdisjoint(json.loads(outcome.stdout))
 
 
+def test_before_spark_submit_starts_nothing_is_imported_that_can_wait_for_it() -> None:
+    """A tenth of a second by which every job would start later: what shows a run, and what few jobs need."""
+    program = "import json, sys, tfos_cli.commands.train, tfos_cli.submission; print(json.dumps(sorted(sys.modules)))"
+    outcome = probe(program, [])
+    assert outcome.returncode == 0, outcome.stderr
+    shows = {
+        "rich",
+        "psutil",
+        "tfos_cli.story",
+        "tfos_cli.diagnosis",
+        "tfos_cli.ui.run_view",
+        "tfos_cli.ui.progress",
+        "tfos_core.events",
+    }
+    rare = {"tarfile", "xml.etree.ElementTree", "concurrent.futures", "tfos_cli.remote.place", "tfos_cli.submit.venv_archive"}
+    assert (shows | rare).isdisjoint(json.loads(outcome.stdout))
+
+
+def test_java_is_asked_before_the_modules_that_read_a_spec_are_imported() -> None:
+    outcome = probe(
+        "import json, sys, tfos_cli.commands.train, tfos_cli.commands.infer; print(json.dumps(sorted(sys.modules)))", []
+    )
+    assert outcome.returncode == 0, outcome.stderr
+    assert {"pydantic", "yaml", "tfos_cli.spec.loader"}.isdisjoint(json.loads(outcome.stdout))
+
+
 def test_importing_any_module_of_the_core_brings_in_nothing_that_executors_may_lack() -> None:
     names = [name for name in modules_of("tfos_core") if name not in DERIVED_FROM_PYSPARK]
     outcome = probe(CORE_PROBE, names)

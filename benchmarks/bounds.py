@@ -22,13 +22,13 @@ than that gives.
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import pickle
-import resource
 import socket
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from report import Measurement, measure, print_table, write_results
@@ -49,10 +49,12 @@ def main() -> None:
     parser.add_argument("--shape", action="append", choices=[shape.name for shape in SHAPES], help="only this one; repeatable")
     options = parser.parse_args()
     measurements: list[Measurement] = []
+    # Forked while this process is small: of a large one a fork costs more than what is measured.
+    receiver = _Receiver()
     for shape in SHAPES:
         if not options.shape or shape.name in options.shape:
             for batch in options.batch or (shape.batch,):
-                measurements += _measure(shape, batch, options.rounds)
+                measurements += _measure(shape, batch, options.rounds, receiver)
     settings = {name: value for name, value in vars(options).items() if value is not None}
     print(f"\nwritten: {write_results('bounds', measurements, master='none', **settings)}")
 
@@ -88,14 +90,15 @@ _COLUMNS: dict[str, tuple[int, Callable[[Any, int], list[Any]]]] = {
 }
 
 
-def _measure(shape: Shape, batch: int, rounds: int) -> list[Measurement]:
+def _measure(shape: Shape, batch: int, rounds: int, receiver: _Receiver) -> list[Measurement]:
     rows, make = _COLUMNS[shape.name]
     rows -= rows % (batch * _STACK)
     columns = make(np.random.default_rng(1), rows)
     batches = [column.reshape(-1, batch, *column.shape[1:]) for column in columns]
+    size = sum(len(column[0]) * rows if column.dtype == object else column.nbytes for column in columns)
     generator, slices = _generator(batches), _slices(batches)
     ways: dict[str, Callable[[], Any]] = {
-        "socket": _Socket(sum(len(column[0]) * rows if column.dtype == object else column.nbytes for column in columns)),
+        "socket": functools.partial(receiver.move, size),
         "Python values": _values(shape, batches),
         "tf.data": lambda: _exhaust(generator),
         "tf.data in tf.function": _inside(generator),
@@ -107,11 +110,11 @@ def _measure(shape: Shape, batch: int, rounds: int) -> list[Measurement]:
     costs: dict[str, list[float]] = {way: [] for way in ways}
     for number in range(rounds + 1):
         for way, run in ways.items():
-            started, before = time.perf_counter(), _cpu_s()
+            started, before = time.perf_counter(), _cpu_s(receiver)
             run()
             if number:
                 rates[way].append(rows / (time.perf_counter() - started))
-                costs[way].append((_cpu_s() - before) / rows * 1e6)
+                costs[way].append((_cpu_s(receiver) - before) / rows * 1e6)
     case = shape.shown if batch == shape.batch else f"{shape.shown}, batches of {batch}"
     found = [measure(case, way, values) for way, values in rates.items()]
     found += [measure(case, way, values, unit=CPU) for way, values in costs.items()]
@@ -119,34 +122,47 @@ def _measure(shape: Shape, batch: int, rounds: int) -> list[Measurement]:
     return found
 
 
-def _cpu_s() -> float:
-    """CPU seconds of this process, and of its children that have ended."""
-    used = [resource.getrusage(whose) for whose in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(each.ru_utime + each.ru_stime for each in used)
+def _cpu_s(receiver: _Receiver) -> float:
+    """CPU seconds of this process and of the receiver."""
+    return time.process_time() + receiver.cpu_s()
 
 
-class _Socket:
-    """Moves so many bytes to a process that was forked for that."""
+class _Receiver:
+    """A process that reads from a Unix socket and forgets. It ends with this one."""
 
-    def __init__(self, size: int) -> None:
-        self._size = size
+    def __init__(self) -> None:
+        self._ours, theirs = socket.socketpair()
+        self._ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BLOCK)
         self._block = memoryview(bytearray(_BLOCK))
+        self._pid = os.fork()
+        if not self._pid:
+            self._ours.close()
+            _receive(theirs, self._block)
+        theirs.close()
 
-    def __call__(self) -> None:
-        one, other = socket.socketpair()
-        one.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BLOCK)
-        with one, other:
-            child = os.fork()
-            if not child:
-                one.close()
-                while other.recv_into(self._block):
-                    pass
-                os._exit(0)
-            other.close()
-            for start in range(0, self._size, _BLOCK):
-                one.sendall(self._block[: self._size - start])
-            one.close()
-            os.waitpid(child, 0)
+    def cpu_s(self) -> float:
+        """CPU seconds that it has taken (MAKE_PROCESS_CPUCLOCK of Linux: the clock of another process)."""
+        return time.clock_gettime((~self._pid << 3) | 2)
+
+    def move(self, size: int) -> None:
+        """Send it so many bytes, in blocks of which each has its length before it, and wait until it has them."""
+        for start in range(0, size, _BLOCK):
+            part = self._block[: size - start]
+            self._ours.sendall(len(part).to_bytes(4, "big"))
+            self._ours.sendall(part)
+        self._ours.sendall(bytes(4))
+        self._ours.recv(1)
+
+
+def _receive(source: socket.socket, block: memoryview) -> NoReturn:
+    """Read blocks, and say where there is one of no bytes."""
+    while head := source.recv(4, socket.MSG_WAITALL):
+        size = int.from_bytes(head, "big")
+        if size:
+            source.recv_into(block[:size], 0, socket.MSG_WAITALL)
+        else:
+            source.sendall(b"x")
+    os._exit(0)
 
 
 def _values(shape: Shape, batches: list[Any]) -> Callable[[], None]:
@@ -203,7 +219,10 @@ def _generator(batches: list[Any]) -> Any:
         tf.TensorSpec([None, None, *column.shape[2:]], tf.string if column.dtype == object else column.dtype) for column in batches
     )
     dataset = tf.data.Dataset.from_generator(stacks, output_signature=signature)
-    return dataset.flat_map(lambda *stack: tf.data.Dataset.from_tensor_slices(stack))
+    options = tf.data.Options()
+    # As in datasets of nodes: a thread that tunes takes time of its own.
+    options.autotune.enabled = False
+    return dataset.flat_map(lambda *stack: tf.data.Dataset.from_tensor_slices(stack)).with_options(options)
 
 
 def _inside(dataset: Any) -> Callable[[], Any]:

@@ -62,6 +62,8 @@ def _own_rows(case: str, path: Path, batch_size: int) -> Any:
     dataset = tf.data.FixedLengthRecordDataset(str(path), label_bytes(case)).batch(batch_size).map(decode)
     options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
+    # The end of an epoch would wait for the thread that tunes, by chance and for seconds: that is not what is compared.
+    options.autotune.enabled = False
     # As a node's dataset, whose length nobody knows.
     return dataset.prefetch(2).take_while(lambda *_: True).with_options(options)
 

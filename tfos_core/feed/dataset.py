@@ -6,8 +6,8 @@ With `equal_steps` all nodes get the same number of whole batches instead (`tfos
 Auto-sharding and autotuning are off, see `node_options`.
 
 An iteration that is abandoned (`break`, `take(n)`) leaves the rest of its epoch to the next one; rows that it had taken count as
-consumed: those that tf.data had prefetched, and up to as many batches again as were used (32 at most). Starting an iteration ends
-an earlier one that still waits.
+consumed: those of the two batches that are made in advance, and up to as many batches again as were used (32 at most). Starting an
+iteration ends an earlier one that still waits.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ __all__ = ("BatchSource", "make_dataset")
 
 Array = np.ndarray[Any, Any]
 
+#: Batches that are ready while another one is used.
+_PREFETCHED = 2
 #: Batches, and bytes, that one call into Python gives to tf.data at most.
 _MOST_AHEAD = 32
 _STACK_BYTES = 8 << 20
@@ -90,7 +92,8 @@ def make_dataset(
     # What tf.data asks of Python costs about a millisecond each time, whatever its size; cutting a stack costs microseconds.
     stacks = tf.data.Dataset.from_generator(source.stacks, output_signature=_structured(spec, signature))
     dataset = stacks.flat_map(_cut_tuple if spec["form"] == "tuple" else tf.data.Dataset.from_tensor_slices)
-    return dataset.with_options(node_options())
+    # Beside the steps of whoever iterates; tf.data would add it by itself only if it tuned the pipeline.
+    return dataset.prefetch(_PREFETCHED).with_options(node_options())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ For each shape of `feed.py`, in batches of the size that it uses:
   task to its node. Memory that both share would take less, which the feed does not use;
 * `Python values`: the tuples, lists, bytes or arrays that `next_batch` gives, made by NumPy or pyarrow from memory;
 * `unpickled`: the same rows of an RDD, out of pickled batches;
+* `gathered`: the numbers of an RDD's rows, copied once from where they are in pickled batches into an array, as tensors need them;
 * `tf.data`: `Dataset.from_generator` over stacks of 32 batches, cut apart by `flat_map`, iterated in Python: the fewest calls into
   Python that batches which arrive one after the other can make;
 * `tf.data in tf.function`: the same, iterated inside a compiled function;
@@ -106,6 +107,8 @@ def _measure(shape: Shape, batch: int, rounds: int, receiver: _Receiver) -> list
     }
     if not shape.is_dataframe:
         ways["unpickled"] = _unpickled(shape, batches)
+    if shape.name in ("tuple10", "list784", "numpy784"):
+        ways["gathered"] = _gathered(shape, batch, rows)
     rates: dict[str, list[float]] = {way: [] for way in ways}
     costs: dict[str, list[float]] = {way: [] for way in ways}
     for number in range(rounds + 1):
@@ -195,6 +198,18 @@ def _unpickled(shape: Shape, batches: list[Any]) -> Callable[[], None]:
             rows = list(zip(*(part.tolist() for part in parts), strict=True))
         pickled.append(pickle.dumps(rows, 5))
     return lambda: _exhaust(map(pickle.loads, pickled))
+
+
+def _gathered(shape: Shape, batch: int, rows: int) -> Callable[[], None]:
+    if shape.name == "numpy784":
+        # An array is its bytes, and about a hundred more that say what it is.
+        arrays = np.zeros((rows, 784 * 4 + 100), np.uint8)[:, 50:-50]
+        return lambda: _exhaust(arrays[start : start + batch].copy() for start in range(0, rows, batch))
+    # A float is an opcode and 8 bytes, the most significant one first.
+    width = 784 if shape.name == "list784" else 10
+    data = np.zeros((rows, width * 9 + 4), np.uint8)
+    numbers: Any = np.ndarray((rows, width), ">f8", data, 1, (data.shape[1], 9))
+    return lambda: _exhaust(numbers[start : start + batch].astype(np.float32) for start in range(0, rows, batch))
 
 
 def _exhaust(batches: Any) -> None:

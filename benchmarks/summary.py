@@ -85,7 +85,8 @@ def _compare(goal: Goal, results: Mapping[str, Mapping[str, Any]]) -> dict[str, 
 def _bounds(results: Mapping[str, Mapping[str, Any]], ratios: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     """The best ratio to Spark alone that CPU time leaves a feed through a socket: what Spark takes, over that and what is added.
 
-    Of an RDD, Spark alone unpickles in its Python workers what a feed hands on as it is, so their time is not counted as needed.
+    Of an RDD, Spark alone unpickles in its Python workers what a feed hands on as it is, so their time is not counted as needed;
+    but the bytes come through such a worker, which reads them: half of what a socket takes.
     """
     for ratio in ratios:
         way = ratio["side"].partition("ours, ")[2]
@@ -93,11 +94,15 @@ def _bounds(results: Mapping[str, Mapping[str, Any]], ratios: Iterable[Mapping[s
             continue
         alone, workers = (_cost(results, "feed", ratio["case"], ratio["base"], part) for part in ("", ", workers"))
         bytes_ = _cost(results, "bounds", ratio["case"], "socket")
-        made = [cost for side in _VALUES[way] if (cost := _cost(results, "bounds", ratio["case"], side)) is not None]
-        if alone is None or workers is None or bytes_ is None or not made:
+        values = _least(results, ratio["case"], _VALUES[way])
+        if alone is None or workers is None or bytes_ is None or values is None:
             continue
-        values = min(made)
-        needed = alone if ratio["case"].startswith("DataFrame") else alone - workers
+        is_rdd = not ratio["case"].startswith("DataFrame")
+        if way != "next_batch":
+            # What tf.data is given has to be made first: arrays out of pickled batches, or objects for tensors of strings.
+            first = ("gathered", "unpickled") if is_rdd else ("Python values",) if "binary" in ratio["case"] else ()
+            values += _least(results, ratio["case"], first) or 0.0
+        needed = alone - workers + bytes_ / 2 if is_rdd else alone
         yield {
             "case": ratio["case"],
             "way": way,
@@ -116,6 +121,11 @@ _VALUES = {
     "as_dataset": ("tf.data",),
     "as_dataset in tf.function": ("tf.data in tf.function",),
 }
+
+
+def _least(results: Mapping[str, Mapping[str, Any]], case: str, sides: Iterable[str]) -> float | None:
+    costs = [cost for side in sides if (cost := _cost(results, "bounds", case, side)) is not None]
+    return min(costs, default=None)
 
 
 def _cost(results: Mapping[str, Mapping[str, Any]], benchmark: str, case: str, side: str, part: str = "") -> float | None:
@@ -258,8 +268,8 @@ def _ratio_rows(entries: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 _ABOUT_BOUNDS = (
     "What a feed through a socket can come to when all cores are busy, in CPU seconds for a million rows: `needed` is what Spark "
-    "alone takes (of an RDD, without its Python workers, whose work the nodes do); on top of it come the bytes through a socket, "
-    "and the values for the program."
+    "alone takes (of an RDD, without unpickling in its Python workers, which the nodes do); on top of it come the bytes through a "
+    "socket, and the values for the program, for `as_dataset` with what TensorFlow takes for handing them out."
 )
 
 

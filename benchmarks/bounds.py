@@ -5,7 +5,9 @@
 For each shape of `feed.py`, in batches of the size that it uses:
 
 * `socket`: the bytes of the rows go from one process to another through a Unix socket, in blocks of 1 MiB, as they go from a feed
-  task to its node. Memory that both share would take less, which the feed does not use;
+  task to its node;
+* `shared memory`: the same, but the blocks are copied into memory that both processes share, and out of it. It saves little,
+  because it is the copies that take the time, so the feed does without;
 * `Python values`: the tuples, lists, bytes or arrays that `next_batch` gives, made by NumPy or pyarrow from memory;
 * `unpickled`: the same rows of an RDD, out of pickled batches;
 * `gathered`: the numbers of an RDD's rows, copied once from where they are in pickled batches into an array, as tensors need them;
@@ -15,18 +17,20 @@ For each shape of `feed.py`, in batches of the size that it uses:
 * `slices`: `Dataset.from_tensor_slices` over all batches, iterated in Python: nothing that gives Python a batch can be faster, but
   the rows have to be there before.
 
-Each is told as a rate and as CPU seconds for a million rows, of all threads and of both processes of `socket`. `summary.py` adds
-them to what Spark alone takes for the same rows: with all cores busy, no feed through a socket can have a better ratio
-than that gives.
+Each is told as a rate and as CPU seconds for a million rows, of all threads and of both processes of `socket` and `shared memory`.
+`summary.py` adds them to what Spark alone takes for the same rows: with all cores busy, no feed through a socket can have a better
+ratio than that gives.
 """
 
 from __future__ import annotations
 
 import argparse
 import functools
+import mmap
 import os
 import pickle
 import socket
+import struct
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
@@ -39,6 +43,8 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 _STACK = 32
 _BLOCK = 1 << 20
+_SLOTS = 4
+_HEAD = struct.Struct("=qq")
 CPU = "CPU s/M rows"
 
 
@@ -99,7 +105,8 @@ def _measure(shape: Shape, batch: int, rounds: int, receiver: _Receiver) -> list
     size = sum(len(column[0]) * rows if column.dtype == object else column.nbytes for column in columns)
     generator, slices = _generator(batches), _slices(batches)
     ways: dict[str, Callable[[], Any]] = {
-        "socket": functools.partial(receiver.move, size),
+        "socket": functools.partial(receiver.move, size, shared=False),
+        "shared memory": functools.partial(receiver.move, size, shared=True),
         "Python values": _values(shape, batches),
         "tf.data": lambda: _exhaust(generator),
         "tf.data in tf.function": _inside(generator),
@@ -131,40 +138,54 @@ def _cpu_s(receiver: _Receiver) -> float:
 
 
 class _Receiver:
-    """A process that reads from a Unix socket and forgets. It ends with this one."""
+    """A process that reads blocks, and forgets them. It ends with this one."""
 
     def __init__(self) -> None:
+        self._block = memoryview(bytearray(_BLOCK))
+        self._slots = memoryview(mmap.mmap(-1, _SLOTS * _BLOCK))
         self._ours, theirs = socket.socketpair()
         self._ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BLOCK)
-        self._block = memoryview(bytearray(_BLOCK))
         self._pid = os.fork()
         if not self._pid:
             self._ours.close()
-            _receive(theirs, self._block)
+            _receive(theirs, self._block, self._slots)
         theirs.close()
 
     def cpu_s(self) -> float:
         """CPU seconds that it has taken (MAKE_PROCESS_CPUCLOCK of Linux: the clock of another process)."""
         return time.clock_gettime((~self._pid << 3) | 2)
 
-    def move(self, size: int) -> None:
-        """Send it so many bytes, in blocks of which each has its length before it, and wait until it has them."""
-        for start in range(0, size, _BLOCK):
+    def move(self, size: int, *, shared: bool) -> None:
+        """Give it so many bytes, and wait until it has them."""
+        used = 0
+        for number, start in enumerate(range(0, size, _BLOCK)):
             part = self._block[: size - start]
-            self._ours.sendall(len(part).to_bytes(4, "big"))
-            self._ours.sendall(part)
-        self._ours.sendall(bytes(4))
-        self._ours.recv(1)
+            if shared:
+                if number >= _SLOTS:
+                    # Blocks are taken in their order.
+                    self._ours.recv(1, socket.MSG_WAITALL)
+                    used -= 1
+                slot = number % _SLOTS * _BLOCK
+                self._slots[slot : slot + len(part)] = part
+                self._ours.sendall(_HEAD.pack(slot, len(part)))
+                used += 1
+            else:
+                self._ours.sendall(_HEAD.pack(-1, len(part)))
+                self._ours.sendall(part)
+        self._ours.sendall(_HEAD.pack(-1, 0))
+        self._ours.recv(used + 1, socket.MSG_WAITALL)
 
 
-def _receive(source: socket.socket, block: memoryview) -> NoReturn:
-    """Read blocks, and say where there is one of no bytes."""
-    while head := source.recv(4, socket.MSG_WAITALL):
-        size = int.from_bytes(head, "big")
-        if size:
+def _receive(source: socket.socket, block: memoryview, slots: memoryview) -> NoReturn:
+    """Take blocks, and tell of each one that was in a slot, and of one of no bytes."""
+    while head := source.recv(_HEAD.size, socket.MSG_WAITALL):
+        slot, size = _HEAD.unpack(head)
+        if slot >= 0:
+            block[:size] = slots[slot : slot + size]
+        elif size:
             source.recv_into(block[:size], 0, socket.MSG_WAITALL)
-        else:
-            source.sendall(b"x")
+            continue
+        source.sendall(b"x")
     os._exit(0)
 
 

@@ -25,7 +25,7 @@ def main(argv: list[str]) -> int:
 
 
 class DetachedLines(PlainLines):
-    """Plain lines for `follower.log`; stdout is closed as soon as the run is recorded, which lets `tfos train --detach` return."""
+    """Plain lines for `follower.log`; stdout is closed once spark-submit was started, which lets `tfos train --detach` return."""
 
     def on_event(self, line: str, ts: float, event: events.Event | None, view: RunView) -> None:
         """As for people, and let go of whoever waits for the start."""

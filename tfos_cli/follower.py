@@ -176,7 +176,7 @@ class Follower:
         from tfos_cli.story import Story
 
         self._story = Story(self._status, self._choose_renderer())
-        self._show(beginning)
+        self._handle_safely(Message(beginning))
 
     def _open_channel(self, stack: contextlib.ExitStack) -> None:
         """Listen for the driver, until the stack is closed."""

@@ -182,7 +182,7 @@ def follow_detached(submission: Submission) -> None:
 
 
 def _await_ready(child: subprocess.Popen[bytes], launch: Launch) -> None:
-    """Hand over what to start, and wait until the follower closes its stdout: when the run is recorded as followed, or it died.
+    """Hand over what to start, and wait until the follower closes its stdout: when it has started spark-submit, or it died.
 
     Not `communicate`, which waits for the end of the child as well.
     """

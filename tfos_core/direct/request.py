@@ -1,7 +1,8 @@
 """A `tf.data.Dataset` of one node's share of files.
 
 One iteration is one pass over the share. Batches are whole; the last one of an iteration may be short. Cardinality is unknown and
-auto-sharding is off, so that tf.distribute pads a node that has run out, as with a feed (`tfos_core.feed.dataset`).
+auto-sharding is off, so that tf.distribute pads a node that has run out, as with a feed (`tfos_core.feed.dataset`). Autotuning is
+off, too: see `node_options`.
 """
 
 from __future__ import annotations

@@ -247,7 +247,7 @@ class Feeder:
     # --- waiting
 
     def _wait(self, events: int) -> int:
-        """Wait for the socket; the progress file is read only when a wait ends, so nothing polls."""
+        """Wait for the socket; the node's progress is read only when a wait ends, so nothing polls."""
         self._poller.modify(self._sock, events)
         started = self._clock()
         deadline = started + self._hello.feed_timeout

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -111,16 +112,36 @@ def test_the_first_event_is_recorded_before_the_start_and_shown_after_it(tmp_pat
     started = []
 
     def choose() -> PlainLines:
-        started.append((case.events()[0], case.run.channel_path.exists(), bool(psutil.Process().children())))
+        started.append((case.events()[0], case.run.channel_path.exists(), follower._process is not None))
         return PlainLines(case.console)
 
-    Follower(case.run, case.launch, choose).follow()
+    follower = Follower(case.run, case.launch, choose)
+    follower.follow()
     assert started == [("submitted", True, True)]
     first = case.run.events_path.read_text().splitlines()[0]
     parsed = parse_line(first)
     assert parsed is not None
     assert parsed[1] == Submitted(run_id=case.run.id, name="job", master="nowhere", run_folder=str(case.run.folder))
     assert "submitting job to nowhere" in case.stderr.getvalue()
+
+
+def _break(on: str) -> Callable[[str], None]:
+    """As when the reader of our output has gone away by the time of that event."""
+
+    def tell(kind: str) -> None:
+        if kind == on:
+            raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+    return tell
+
+
+@pytest.mark.parametrize("event", ["submitted", "cluster_ready"])
+def test_a_reader_of_the_output_that_goes_away_stops_the_run_whenever_that_is(tmp_path: Path, event: str) -> None:
+    case = Case(tmp_path, "wait")
+    status = case.follow(_break(event))
+    assert (status.exit_code, status.status, status.is_finished) == (130, "interrupted", True)
+    assert "SIGPIPE" in status.error
+    case.assert_nothing_left(tmp_path)
 
 
 def test_prints_of_user_and_node_go_to_stdout_and_the_talk_of_spark_does_not(tmp_path: Path) -> None:

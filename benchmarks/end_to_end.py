@@ -145,7 +145,7 @@ def _run(case: Case, folder: Path, rows: int, workers: int, options: argparse.Na
         cluster.train(data, case.epochs + 1)
         with _plain_processes(case, folder, workers) as processes:
             _plain_round(processes)
-            for _ in range(options.rounds):
+            for number in range(options.rounds):
                 plain.append(case.epochs * rows / _plain_round(processes))
                 ended.clear()
                 cluster.train(data, case.epochs + 1)
@@ -153,6 +153,7 @@ def _run(case: Case, folder: Path, rows: int, workers: int, options: argparse.Na
                 cached.append(sum(event.rows for event in ended[1:]) / sum(event.seconds for event in ended[1:]))
                 assert [event.rows for event in ended] == [rows] * (case.epochs + 1)
                 assert all(event.cached for event in ended[1:])
+                print(f"{number}: plain {plain[-1]:,.0f}, fed {fed[-1]:,.0f}, cached {cached[-1]:,.0f} {UNIT}", flush=True)
         cluster.shutdown()
     _end_gateway()
     name = f"{case.shown}, {workers} worker{'s' if workers > 1 else ''}"

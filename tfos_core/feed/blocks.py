@@ -25,6 +25,7 @@ import numpy as np
 from tfos_core.errors import FeedError
 from tfos_core.feed.numbers import NumbersBlock
 from tfos_core.feed.packing import ALIGNMENT
+from tfos_core.feed.scattered import Scattered
 from tfos_core.feed.wire import Kind
 
 __all__ = (
@@ -65,7 +66,7 @@ class RowsBlock:
 
 @dataclass(slots=True)
 class ColumnsBlock:
-    """Columns (arrays and lists) of rows that are tuples, or of rows that are single values; `is_kept`: rows are copies."""
+    """Columns (arrays, scattered ones, and lists) of rows that are tuples or single values; `is_kept`: rows are copies."""
 
     is_tuple: bool
     columns: list[Any]
@@ -78,6 +79,7 @@ class ColumnsBlock:
 
     def values(self, start: int, stop: int) -> list[Any]:
         """The columns of some rows, whose arrays the program may change."""
+        self._gather()
         parts = [column[start:stop] for column in self.columns]
         return [part.copy() if isinstance(part, np.ndarray) else part for part in parts] if self.is_kept else parts
 
@@ -87,8 +89,12 @@ class ColumnsBlock:
             columns = self.values(start, stop)
             return list(zip(*columns, strict=True)) if self.is_tuple else list(columns[0])
         if self._rows is None:
+            self._gather()
             self._rows = list(zip(*self.columns, strict=True)) if self.is_tuple else list(self.columns[0])
         return self._rows[start:stop]
+
+    def _gather(self) -> None:
+        self.columns = [column.gathered() if isinstance(column, Scattered) else column for column in self.columns]
 
 
 @dataclass(slots=True)

@@ -26,6 +26,7 @@ from tfos_core.feed.elements import arrays, describe_mapped, mapped_arrays
 from tfos_core.feed.hub import FeedHub
 from tfos_core.feed.inbox import Mark, Piece, Stream
 from tfos_core.feed.legacy_keras import count_every_epoch
+from tfos_core.feed.scattered import Scattered, byte_rows
 
 __all__ = ("BatchSource", "make_dataset")
 
@@ -139,7 +140,7 @@ class BatchSource:
         Of an epoch from the cache, of which nobody waits for anything, the second stack is as large as the epoch before suggests.
         """
         iteration = self.hub.inbox.begin_iteration()
-        pieces: list[list[Array]] = []
+        pieces: list[list[Array | Scattered]] = []
         size, rows, batches, given = self.batch_size, 0, 1, 0
         is_over, stream, used_s, most = False, None, 0.0, 1
         pace, self._pace[0] = self._pace[0], 1
@@ -180,7 +181,7 @@ class BatchSource:
         if rows and not self.drop_remainder:
             yield self._joined(pieces), 1
 
-    def _arrays(self, piece: Piece) -> list[Array]:
+    def _arrays(self, piece: Piece) -> list[Array | Scattered]:
         try:
             if self.mapping is not None:
                 found = mapped_arrays(piece.block, piece.start, piece.stop, self.mapping)
@@ -191,7 +192,7 @@ class BatchSource:
             raise FeedError(exc.message, exc.hint, self.hub.node, piece.stream.partition) from exc
         return found
 
-    def _check(self, found: Sequence[Array]) -> None:
+    def _check(self, found: Sequence[Array | Scattered]) -> None:
         tensors = self.spec["tensors"]
         if len(found) != len(tensors):
             raise FeedError(f"a row has {len(found)} fields, but the first one had {len(tensors)}")
@@ -202,9 +203,9 @@ class BatchSource:
                     "Pad them to one length in Spark, or use next_batch().",
                 )
 
-    def _joined(self, pieces: Sequence[Sequence[Array]]) -> list[Array]:
+    def _joined(self, pieces: Sequence[Sequence[Array | Scattered]]) -> list[Array]:
         """Columns of the rows of all pieces, in the types of the first block."""
-        columns = pieces[0] if len(pieces) == 1 else [_concatenated(parts) for parts in zip(*pieces, strict=True)]
+        columns = [_concatenated(parts) for parts in zip(*pieces, strict=True)]
         return [
             column if tensor["dtype"] == "string" else column.astype(tensor["dtype"], copy=False)
             for column, tensor in zip(columns, self.spec["tensors"], strict=True)
@@ -222,15 +223,27 @@ def _in_time(batches: int, used_s: float, stream: Stream | None) -> int:
     return max(1, min(batches, int(lasts_s / max(used_s, 1e-6))))
 
 
-def _concatenated(parts: Sequence[Array]) -> Array:
-    kind = np.result_type(*parts)
+def _concatenated(parts: Sequence[Array | Scattered]) -> Array:
+    if len(parts) == 1 and not isinstance(parts[0], Scattered):
+        return parts[0]
+    kind = np.result_type(*(part.dtype for part in parts))
     if kind.hasobject:
-        return np.concatenate(parts)
+        return np.concatenate(_plain(parts))
     shape = (sum(map(len, parts)), *parts[0].shape[1:])
     size = math.prod(shape) * kind.itemsize
     room = np.empty(size + _ALIGNMENT, np.uint8)
     start = -room.ctypes.data % _ALIGNMENT
-    return np.concatenate(parts, out=room[start : start + size].view(kind).reshape(shape))
+    target = room[start : start + size]
+    scattered = byte_rows(parts, kind) if shape[0] and any(isinstance(part, Scattered) for part in parts) else None
+    if scattered is None:
+        np.concatenate(_plain(parts), out=target.view(kind).reshape(shape))
+    else:
+        np.concatenate(scattered, out=target.reshape(shape[0], -1))
+    return target.view(kind).reshape(shape)
+
+
+def _plain(parts: Sequence[Array | Scattered]) -> list[Array]:
+    return [part.gathered() if isinstance(part, Scattered) else part for part in parts]
 
 
 def _at_once() -> bool:

@@ -22,6 +22,7 @@ import numpy as np
 from tfos_core.errors import FeedError
 from tfos_core.feed.blocks import ArrowBlock, Block, ColumnsBlock, positions, take_columns
 from tfos_core.feed.numbers import NumbersBlock
+from tfos_core.feed.scattered import Scattered
 
 __all__ = ("arrays", "describe", "describe_mapped", "mapped_arrays")
 
@@ -42,8 +43,8 @@ def describe(block: Block) -> dict[str, Any]:
     return {"form": form, "tensors": tensors, "named": isinstance(block, ArrowBlock)}
 
 
-def arrays(block: Block, start: int, stop: int) -> list[np.ndarray[Any, Any]]:
-    """One array per tensor, in the order of `describe`.
+def arrays(block: Block, start: int, stop: int) -> list[np.ndarray[Any, Any] | Scattered]:
+    """One array, or what can be gathered to one, per tensor, in the order of `describe`.
 
     Raises:
         FeedError: a column holds nulls, rows of different lengths, or values that can not be a tensor.
@@ -65,7 +66,7 @@ def describe_mapped(spec: Mapping[str, Any], mapping: Mapping[str, str]) -> dict
     return {"form": "dict", "tensors": [{**chosen[column], "name": tensor} for column, tensor in mapping.items()]}
 
 
-def mapped_arrays(block: Block, start: int, stop: int, mapping: Mapping[str, str]) -> list[np.ndarray[Any, Any]]:
+def mapped_arrays(block: Block, start: int, stop: int, mapping: Mapping[str, str]) -> list[np.ndarray[Any, Any] | Scattered]:
     """One array per mapped column."""
     if isinstance(block, ArrowBlock):
         indices = positions(block.names, tuple(mapping))
@@ -122,8 +123,10 @@ def _arrow_values(block: ArrowBlock, index: int, start: int, stop: int) -> Any:
     return block.column(index)[start:stop]
 
 
-def _as_array(column: Sequence[Any], name: str) -> np.ndarray[Any, Any]:
+def _as_array(column: Sequence[Any] | Scattered, name: str) -> np.ndarray[Any, Any] | Scattered:
     """One array of a column's values."""
+    if isinstance(column, Scattered):
+        return column
     if isinstance(column, np.ndarray) and column.dtype != object:
         return column if column.dtype.kind != "U" else np.char.encode(column, "utf-8").astype(object)
     first = column[0] if len(column) else 0.0

@@ -3,7 +3,8 @@
 A batch whose rows hold arrays of one shape is mostly their bytes; what stands between them is the same in every batch of as many
 rows. So one batch of each length is unpickled, and looked at opcode by opcode: that gives a template, which says where the bytes of
 each array and of each number are. A batch that equals it in every other byte unpickles to the same objects with other contents,
-because pickle takes those bytes as they are; so they are copied into one array for each column. What differs is left to `pickle`.
+because pickle takes those bytes as they are; so they are copied into one array for each column, when that is asked for: what
+becomes part of a larger array is copied only once. What differs is left to `pickle`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import numpy as np
 
 from tfos_core.feed.blocks import ColumnsBlock
 from tfos_core.feed.pickled import batches_of
+from tfos_core.feed.scattered import Scattered
 
 __all__ = ("ArrayReader",)
 
@@ -39,9 +41,8 @@ _MOST_TEMPLATES = 32
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """Rows whose bytes of one column are `stride` apart, the first at `offset`."""
+    """Neighbouring rows whose bytes of one column are `stride` apart, the first at `offset`."""
 
-    begin: int
     count: int
     offset: int
     stride: int
@@ -57,11 +58,10 @@ class _Column:
     #: Of one value.
     row_bytes: int
 
-    def copy_into(self, target: Array, data: Array) -> None:
-        """The bytes of all rows of a batch."""
+    def byte_rows(self, data: Array) -> Iterator[Array]:
+        """Views of the bytes of all rows of a batch."""
         for run in self.runs:
-            rows: Array = np.ndarray((run.count, self.row_bytes), np.uint8, data, run.offset, (run.stride, 1))
-            target[run.begin : run.begin + run.count] = rows
+            yield np.ndarray((run.count, self.row_bytes), np.uint8, data, run.offset, (run.stride, 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,16 +120,11 @@ class ArrayReader:
 
 def _joined(found: Sequence[tuple[_Template, Array]]) -> ColumnsBlock:
     first = found[0][0]
-    total = sum(template.rows for template, _ in found)
     columns: list[Any] = []
     for place, column in enumerate(first.columns):
-        room = np.empty((total, column.row_bytes), np.uint8)
-        begin = 0
-        for template, batch in found:
-            template.columns[place].copy_into(room[begin : begin + template.rows], batch)
-            begin += template.rows
-        values = room.view(column.kind)
-        columns.append(values.reshape(-1).tolist() if column.shape is None else values.reshape(total, *column.shape))
+        parts = tuple(itertools.chain.from_iterable(template.columns[place].byte_rows(batch) for template, batch in found))
+        values = Scattered(column.kind, column.shape or (), parts)
+        columns.append(values.gathered().tolist() if column.shape is None else values)
     return ColumnsBlock(first.is_tuple, columns)
 
 
@@ -240,11 +235,11 @@ def _is_same(row: Any, wanted: Any) -> bool:
 def _runs(offsets: Sequence[int]) -> tuple[_Run, ...]:
     """Neighbours that are as far from each other."""
     runs: list[_Run] = []
-    for row, offset in enumerate(offsets):
+    for offset in offsets:
         last = runs[-1] if runs else None
         if last is not None and (last.count == 1 or offset == last.offset + last.count * last.stride):
             stride = offset - last.offset if last.count == 1 else last.stride
-            runs[-1] = _Run(last.begin, last.count + 1, last.offset, stride)
+            runs[-1] = _Run(last.count + 1, last.offset, stride)
         else:
-            runs.append(_Run(row, 1, offset, 0))
+            runs.append(_Run(1, offset, 0))
     return tuple(runs)

@@ -2,11 +2,13 @@
 
     python benchmarks/direct_reading.py [--rounds 5] [--rows 100000] [--batch 256] [--shape all|columns|image]
 
-Two shapes: ten float columns, and 784 floats with a label. Three sides for each:
+Two shapes: ten float columns, and 784 floats with a label. Four sides for each:
 
 * by hand: `tf.data.TFRecordDataset(files).batch(n).map(tf.io.parse_example)` with prefetch, as TensorFlow's guides have it;
 * `ctx.dataset` on the same TFRecord files (both checksums of each record checked, as TensorFlow does);
-* `ctx.dataset` on the same rows as Parquet.
+* `ctx.dataset` on the same rows as Parquet;
+* pyarrow alone on these Parquet files: record batches of as many rows, of which nobody makes a tensor. Nothing that reads them with
+  pyarrow can be faster.
 
 One process reads everything, from a local folder, with malloc set up as in a node (`tfos_core.allocator`), and a loop takes the
 batches. The first round of each side warms up.
@@ -18,7 +20,7 @@ import argparse
 import os
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +111,19 @@ def ours(kind: str, folder: Path, batch: int) -> Any:
     return ctx.dataset(batch, format=kind, input_mapping={name: name for name in names})
 
 
+class _Alone:
+    """Iterating it reads all files with pyarrow, and nothing else; a batch has an axis of rows, like those of the other sides."""
+
+    def __init__(self, folder: Path, batch: int) -> None:
+        self._files = sorted((folder / "parquet").iterdir())
+        self._batch = batch
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        for path in self._files:
+            for batch in pq.ParquetFile(path, pre_buffer=True).iter_batches(self._batch):
+                yield {"rows": np.empty((batch.num_rows, 0))}
+
+
 def _compare(shape: str, options: argparse.Namespace, folder: Path) -> list[Measurement]:
     rows = options.rows if shape == "columns" else options.rows // 4
     write_files(make_table(shape, rows), folder)
@@ -116,6 +131,7 @@ def _compare(shape: str, options: argparse.Namespace, folder: Path) -> list[Meas
         "tf.data by hand, TFRecord": lambda: by_hand(shape, folder, options.batch),
         "ctx.dataset, TFRecord": lambda: ours("tfrecord", folder, options.batch),
         "ctx.dataset, Parquet": lambda: ours("parquet", folder, options.batch),
+        "pyarrow alone, Parquet": lambda: _Alone(folder, options.batch),
     }
     datasets = {side: make() for side, make in sides.items()}
     seen: dict[str, list[float]] = {side: [] for side in sides}

@@ -1,10 +1,12 @@
-"""Rows a second: our feed, Spark alone iterating the same rows, and TensorFlowOnSpark 2.2.5, in alternating rounds of one run.
+"""Rows a second: our feed, Spark alone iterating the same rows, a feed by hand, and TensorFlowOnSpark 2.2.5, in alternating rounds.
 
-    python benchmarks/feed.py [--rounds 5] [--scale 1.0] [--shape NAME]... [--no-upstream]
+    python benchmarks/feed.py [--rounds 5] [--scale 1.0] [--shape NAME]... [--no-upstream] [--no-by-hand]
 
 All sides run on `local-cluster[2,1,2048]` with the same settings. Data is cached and counted before the first round. A round of
 Spark alone is `rdd.foreachPartition` over every row, or `df.mapInArrow` over every batch, in Python workers of its own; a round of
 a feed is one `train` call of one epoch on a cluster that stays up, from the call to its return, when every row was taken by a node.
+A round by hand sends the same rows through sockets that know nothing but these rows, and no guarantee (`by_hand.py`): it shows what
+is left of the rate of Spark alone when another process takes the rows at all.
 The first round of each side warms up and is not counted; it is where memory is watched. CPU seconds are those of all processes of a
 side, the JVMs included; memory is the peak of its Python processes on the executors: Spark's workers, and the nodes.
 
@@ -17,12 +19,15 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import node_functions
+from by_hand import ByHand
 from report import Measurement, measure, print_table, write_results
 from session import MASTER, own_workers, start_spark
 from shapes import SHAPES, Shape, build
@@ -36,6 +41,8 @@ WAYS = {
     "as_dataset in tf.function": node_functions.consume_inside,
 }
 UPSTREAM = "upstream 2.2.5"
+#: What the processes of the sides are told apart by.
+ALONE, BY_HAND = "alone", "by hand"
 CPU, MEMORY = "CPU s/M rows", "MiB peak"
 
 
@@ -81,6 +88,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--partitions", type=int, default=4, help="partitions of the data (default 4)")
     parser.add_argument("--batch-size", type=int, help="rows of a batch (default: 1000 of small rows, 100 of others)")
     parser.add_argument("--no-upstream", dest="upstream", action="store_false", help="without TensorFlowOnSpark 2.2.5")
+    parser.add_argument("--no-by-hand", dest="by_hand", action="store_false", help="without the feed by hand")
     return parser.parse_args()
 
 
@@ -100,15 +108,21 @@ def _run_shape(spark: Any, shape: Shape, upstream: Upstream | None, usage: Usage
         upstream.begin(shape.name, batch=options.batch_size or shape.batch, **theirs)
     sides: dict[str, Side] = {}
     for way, function in WAYS.items():
-        args = {"batch_size": options.batch_size or shape.batch}
-        cluster = TFCluster.run(spark.sparkContext, function, args, EXECUTORS, 0, input_mode=TFCluster.InputMode.SPARK)
-        these = {
-            f"Spark alone ({way})": _side(usage.of(alone=True), rows, _iterate_alone, spark.sparkContext, data, shape),
-            f"ours, {way}": _side(usage.of(alone=False), rows, cluster.train, data, 1),
-        }
-        if upstream is not None and UPSTREAM not in sides:
-            these[UPSTREAM] = _their_side(upstream, _scaled(shape.upstream_rows, options))
-        _alternate(these, options.rounds)
+        batch = options.batch_size or shape.batch
+        context = spark.sparkContext
+        cluster = TFCluster.run(context, function, {"batch_size": batch}, EXECUTORS, 0, input_mode=TFCluster.InputMode.SPARK)
+        with contextlib.ExitStack() as stack:
+            these = {
+                f"Spark alone ({way})": _side(usage.of(ALONE), rows, _iterate_alone, context, data, shape),
+                f"ours, {way}": _side(usage.of(""), rows, cluster.train, data, 1),
+            }
+            if options.by_hand:
+                folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="by-hand-")))
+                receivers = ByHand.started(shape, way, batch=batch, folder=folder, count=EXECUTORS, group=BY_HAND)
+                these[f"by hand ({way})"] = _side(usage.of(BY_HAND), rows, stack.enter_context(receivers).run, context, data)
+            if upstream is not None and UPSTREAM not in sides:
+                these[UPSTREAM] = _their_side(upstream, _scaled(shape.upstream_rows, options))
+            _alternate(these, options.rounds)
         sides |= these
         cluster.shutdown()
     if upstream is not None:
@@ -150,9 +164,9 @@ def _summarise(shape: Shape, sides: dict[str, Side]) -> list[Measurement]:
     rates = {name: measure(shape.shown, name, [each.rows / each.seconds for each in side.rounds]) for name, side in sides.items()}
     pairs: list[tuple[Measurement, Measurement | None]] = []
     for name, value in rates.items():
-        pairs.append((value, rates.get(name.replace("ours, ", "Spark alone (") + ")")))
-        if name.startswith("ours") and UPSTREAM in rates:
-            pairs.append((value, rates[UPSTREAM]))
+        way = name.partition("ours, ")[2]
+        bases = [rates[base] for base in (f"Spark alone ({way})", f"by hand ({way})", UPSTREAM) if way and base in rates]
+        pairs += [(value, base) for base in bases or [None]]
     costs = []
     for name, side in sides.items():
         costs.append(measure(shape.shown, name, [each.cpu_s / each.rows * 1e6 for each in side.rounds], unit=CPU))
@@ -165,7 +179,7 @@ def _summarise(shape: Shape, sides: dict[str, Side]) -> list[Measurement]:
 
 
 def _iterate_alone(context: Any, data: Any, shape: Shape) -> None:
-    with own_workers(context):
+    with own_workers(context, ALONE):
         if shape.is_dataframe:
             data.mapInArrow(_count_batches, "rows long").collect()
         else:

@@ -55,6 +55,7 @@ def _feed() -> Iterator[Goal]:
     for shape, times in _SHAPES.items():
         for way in ("next_batch", "as_dataset", "as_dataset in tf.function"):
             yield Goal(benchmark="feed", case=shape, side=f"ours, {way}", base=f"Spark alone ({way})", at_least=0.9)
+            yield Goal(benchmark="feed", case=shape, side=f"ours, {way}", base=f"by hand ({way})")
             yield Goal(benchmark="feed", case=shape, side=f"ours, {way}", base=_UPSTREAM, at_least=times)
 
 
@@ -67,6 +68,7 @@ def _rest() -> Iterator[Goal]:
     for case in ("10 floats", "784 floats and a label"):
         for side in ("ctx.dataset, TFRecord", "ctx.dataset, Parquet"):
             yield Goal(benchmark="direct_reading", case=case, side=side, base="tf.data by hand, TFRecord", at_least=1.0)
+        yield Goal(benchmark="direct_reading", case=case, side="ctx.dataset, Parquet", base="pyarrow alone, Parquet")
     for case in ("columns10", "array784"):
         yield Goal(benchmark="inference", case=case, side="infer_dataframe", base="predict_batch_udf", at_least=1.0)
     for case in ("tuples of 10 floats", "lists of 784 floats + label"):

@@ -18,6 +18,9 @@
 * The very spark-submit command that `tfos train` would run (made by the same code, without a follower), in alternating rounds with
   it: the wall time of everything, and the differences of the pairs, with the reservation above.
 
+What the libraries take of it stands beside it: a Python that does nothing but import click, PyYAML and pydantic, each of which a
+job spec needs before spark-submit can start.
+
 The first round of each side warms up and is not counted.
 """
 
@@ -60,6 +63,7 @@ echo "$EPOCHREALTIME" >> '{stamps}'
 exit $code
 """
 TFOS = (sys.executable, "-m", "tfos_cli")
+_LIBRARIES = (sys.executable, "-c", "import click, yaml; from pydantic import BaseModel")
 _CHANNEL_TIMEOUT_S = 20.0
 
 
@@ -150,21 +154,24 @@ def _timed_spark(home: Path, stamps: Path) -> Path:
 
 
 def _trains(folder: Path, count: int, stamps: Path) -> list[Measurement]:
-    ours, bare, added = [], [], []
+    ours, bare, added, libraries = [], [], [], []
     for number in range(count + 1):
         cost = _cost_alone([*TFOS, "train", "trivial.yaml", "--no-progress"], folder)
         beside = _added(cost, stamps)
         base = _bare(folder)
+        alone = _cost_alone(list(_LIBRARIES), folder)
         if number:
             ours.append(cost)
             added.append(beside)
             bare.append(base)
+            libraries.append(alone)
     case = "a job that does nothing"
     found = [
         measure(case, "until spark-submit starts", [each.before_s for each in added], unit="s"),
         measure(case, "after spark-submit ended", [each.after_s for each in added], unit="s"),
         measure(case, "the channel", [each.channel_s for each in added], unit="s"),
         measure(case, "added by tfos train", [each.total_s for each in added], unit="s"),
+        measure(case, "Python that imports the libraries", [cost.wall_s for cost in libraries], unit="s"),
         measure(case, "the tfos process", [cost.cpu_s for cost in ours], unit="CPU s"),
         measure(case, "tfos train", [cost.wall_s for cost in ours], unit="s"),
         measure(case, "spark-submit of the same shim", [cost.wall_s for cost in bare], unit="s"),

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from usage import ALONE
+from usage import GROUP
 
 __all__ = ("MASTER", "SETTINGS", "own_workers", "start_spark")
 
@@ -65,10 +65,10 @@ def start_spark(more: Mapping[str, str] | None = None, *, master: str = MASTER) 
 
 
 @contextlib.contextmanager
-def own_workers(context: Any) -> Iterator[None]:
-    """What is started inside runs in Python workers that have never run a feed task: Spark has some for every environment."""
-    context.environment[ALONE] = "1"
+def own_workers(context: Any, group: str = "alone") -> Iterator[None]:
+    """What is started inside runs in Python workers of this group alone, and of no feed: Spark has some for every environment."""
+    context.environment[GROUP] = group
     try:
         yield
     finally:
-        del context.environment[ALONE]
+        del context.environment[GROUP]

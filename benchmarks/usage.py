@@ -11,14 +11,14 @@ import copy
 import os
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-__all__ = ("ALONE", "MARK", "PeakMemory", "Usage", "parse_pss_kib", "parse_ticks")
+__all__ = ("GROUP", "MARK", "PeakMemory", "Usage", "parse_pss_kib", "parse_ticks")
 
 MARK = "BENCH_SIDE"
-#: In the environment of the workers that `session.own_workers` starts.
-ALONE = "BENCH_ALONE"
+#: In the environment of processes that one of several sides in a Spark has for itself: its name.
+GROUP = "BENCH_GROUP"
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PROC = Path("/proc")
 
@@ -28,14 +28,14 @@ class Usage:
 
     def __init__(self) -> None:
         self._mark = f"{MARK}={uuid.uuid4().hex}"
-        self._alone: bool | None = None
+        self._group: str | None = None
         name, _, value = self._mark.partition("=")
         os.environ[name] = value
 
-    def of(self, *, alone: bool) -> Usage:
-        """The same for one of two sides that share a Spark: Python processes of `session.own_workers`, or all others."""
+    def of(self, group: str) -> Usage:
+        """The same for one of the sides that share a Spark: Python processes of this group, or with "" those of none."""
         part = copy.copy(self)
-        part._alone = alone
+        part._group = group
         return part
 
     def cpu_s(self) -> float:
@@ -58,11 +58,14 @@ class Usage:
         mark = self._mark.encode()
         for pid in [int(entry.name) for entry in _PROC.iterdir() if entry.name.isdigit()]:
             environ = _read_bytes(pid, "environ").split(b"\0")
-            if pid == os.getpid() or (mark in environ and self._counts(pid, f"{ALONE}=1".encode() in environ)):
+            if pid == os.getpid() or (mark in environ and self._counts(pid, environ)):
                 yield pid
 
-    def _counts(self, pid: int, is_alone: bool) -> bool:
-        return self._alone in (None, is_alone) or _executable(pid).endswith("/java")
+    def _counts(self, pid: int, environ: Iterable[bytes]) -> bool:
+        if self._group is None or _executable(pid).endswith("/java"):
+            return True
+        name = f"{GROUP}=".encode()
+        return self._group.encode() == next((entry[len(name) :] for entry in environ if entry.startswith(name)), b"")
 
 
 class PeakMemory:

@@ -1,6 +1,6 @@
 """What `tfos` itself costs: CPU seconds of commands that start nothing, and what `tfos train` adds to its spark-submit.
 
-    python benchmarks/launcher.py [--rounds 7] [--trains 4]
+    python benchmarks/launcher.py [--rounds 7] [--trains 5]
 
 * `tfos --help`, `tfos validate`, `tfos train --dry-run`: user and system time of the process and of what it starts.
 * `tfos train` of a job with one node whose function returns at once, on the embedded default. What it adds to its spark-submit is
@@ -95,7 +95,7 @@ def main() -> None:
     """Measure, print the tables, and write the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=7, help="runs of each command that starts nothing (default 7)")
-    parser.add_argument("--trains", type=int, default=4, help="measured pairs of `tfos train` and spark-submit (default 4)")
+    parser.add_argument("--trains", type=int, default=5, help="measured pairs of `tfos train` and spark-submit (default 5)")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="launcher-") as name:
         folder = Path(name)

@@ -2,8 +2,9 @@
 
     python by_hand.py SHAPE WAY BATCH SOCKET
 
-It gives no guarantee and knows its rows: nobody acknowledges a row, counts it, or looks at it, and nothing but the socket bounds
-memory. So it shows what a feed can come to beside Spark's own work, where caches are cold and cores busy.
+It knows its rows and gives no guarantee: nobody counts a row or looks at it, a partition is acknowledged as a whole, nothing but
+the socket bounds memory, and batches are short where blocks end. One thread does it all, with `pickle`, pyarrow and NumPy. So it
+shows what such a feed comes to beside Spark's own work, where caches are cold and cores busy.
 As a program it is the receiver: it takes partitions one after the other until a connection says that the round is over.
 """
 
@@ -16,6 +17,7 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,51 +30,66 @@ from usage import GROUP
 __all__ = ("ByHand",)
 
 _SIZE = struct.Struct("=q")
+#: Batches that are given to tf.data at once, and that a task sends at once of a DataFrame.
 _STACK = 32
-#: Bytes of pickled rows that make a block, as those of Arrow batches do.
-_BLOCK = 1 << 20
+_BUFFER_BYTES = 1 << 20
 _PARTITION_OVER, _ROUND_OVER = -1, -2
-#: What nodes of tfos set with mallopt(3): memory that was freed is kept for the next rows.
+_PICKLE = 0x80
+#: Until somebody gives up who waits for the other end.
+_TIMEOUT_S = 300.0
+#: What feed tasks and nodes of tfos set with mallopt(3): memory that was freed is kept for the next rows.
 _ALLOCATOR = {"MALLOC_TRIM_THRESHOLD_": "67108864", "MALLOC_MMAP_THRESHOLD_": "33554432", "MALLOC_TOP_PAD_": "67108864"}
+#: As on a node whose executor has one core.
+_THREADS = {"OMP_NUM_THREADS": "1", "TF_NUM_INTRAOP_THREADS": "1"}
 
 
 @dataclass(slots=True, kw_only=True)
 class ByHand:
-    """Receivers that run, each with its socket; tasks of a round give partition n to the n-th of them."""
+    """Receivers that run, each with its socket; tasks give rows to the one of their executor."""
 
     shape: Shape
     sockets: tuple[str, ...]
+    batch: int
     group: str
 
     @classmethod
     @contextlib.contextmanager
     def started(cls, shape: Shape, way: str, *, batch: int, folder: Path, count: int, group: str) -> Iterator[ByHand]:
-        """With `count` receivers that take rows in this way; they and the tasks are processes of this group."""
+        """With `count` receivers that take rows in this way; they and the tasks are processes of this group.
+
+        Raises:
+            RuntimeError: a receiver ended at once.
+        """
         paths = tuple(str(folder / f"{shape.name}-{number}.sock") for number in range(count))
-        commands = [[sys.executable, __file__, shape.name, way, str(batch), path] for path in paths]
-        processes = [
-            subprocess.Popen(command, stdout=subprocess.PIPE, env=os.environ | _ALLOCATOR | {GROUP: group}) for command in commands
-        ]
-        try:
-            for process in processes:
-                assert process.stdout is not None
-                assert process.stdout.readline() == b"ready\n"
-            yield cls(shape=shape, sockets=paths, group=group)
-        finally:
-            for process in processes:
-                process.kill()
-                process.wait()
+        environment = os.environ | _ALLOCATOR | _THREADS | {GROUP: group}
+        with contextlib.ExitStack() as stack:
+            outputs = []
             for path in paths:
-                Path(path).unlink(missing_ok=True)
+                command = [sys.executable, __file__, shape.name, way, str(batch), path]
+                # It ends when its standard input does, whatever becomes of this process.
+                process = stack.enter_context(
+                    subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+                )
+                stack.callback(process.kill)
+                outputs.append(process.stdout)
+            for output in outputs:
+                assert output is not None
+                if output.readline() != b"ready\n":
+                    raise RuntimeError("a receiver of the feed by hand ended before it was ready")
+            yield cls(shape=shape, sockets=paths, batch=batch, group=group)
 
     def run(self, context: Any, data: Any) -> None:
-        """One round: every row of the data to a receiver, and its batches to nobody."""
+        """One round, until every row of the data has become values.
+
+        Raises:
+            RuntimeError: a receiver is gone.
+        """
         from pyspark import RDD
         from pyspark.serializers import NoOpSerializer
 
-        with own_workers(context, self.group):
+        with own_workers(context, self.group, _ALLOCATOR):
             if self.shape.is_dataframe:
-                data.mapInArrow(_SendArrow(self.sockets), "partition long").collect()
+                data.mapInArrow(_SendArrow(self.sockets, self.batch * _STACK), "rows long").collect()
             else:
                 # The pickled batches as they are.
                 RDD(data._jrdd, context, NoOpSerializer()).foreachPartition(_SendPickled(self.sockets))
@@ -84,15 +101,20 @@ class ByHand:
 @dataclass(frozen=True, slots=True)
 class _SendArrow:
     sockets: tuple[str, ...]
+    rows: int
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa
 
+        sent = 0
         with _own_connection(self.sockets) as connection:
             for batch in batches:
-                _send(connection, pickle.dumps(batch.schema))
-                _send(connection, batch.serialize())
-        yield pa.RecordBatch.from_pydict({"partition": pa.array([0], pa.int64())})
+                if not sent:
+                    _send(connection, pickle.dumps(batch.schema))
+                for start in range(0, batch.num_rows, self.rows):
+                    _send(connection, batch.slice(start, self.rows).serialize())
+                sent += batch.num_rows
+        yield pa.RecordBatch.from_pydict({"rows": pa.array([sent], pa.int64())})
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,27 +129,25 @@ class _SendPickled:
 
 def _connected(path: str) -> socket.socket:
     connection = socket.socket(socket.AF_UNIX)
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BLOCK)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER_BYTES)
     connection.connect(path)
     return connection
 
 
 @contextlib.contextmanager
 def _own_connection(sockets: tuple[str, ...]) -> Iterator[socket.socket]:
-    from pyspark import TaskContext
-
-    task = TaskContext.get()
-    assert task is not None
-    with _connected(sockets[task.partitionId() % len(sockets)]) as connection:
+    # A Python worker stands in the folder of its executor, which has the executor's number.
+    with _connected(sockets[int(Path.cwd().name) % len(sockets)]) as connection:
         yield connection
         _end(connection, _PARTITION_OVER)
 
 
 def _end(connection: socket.socket, word: int) -> None:
-    """Say so, and wait until all that was sent before is values."""
+    """Say that a partition is over, and wait until its blocks were taken; or the round, and wait until all rows are values."""
+    connection.settimeout(_TIMEOUT_S)
     connection.sendall(_SIZE.pack(word))
     if not connection.recv(1):
-        raise RuntimeError("the receiver is gone")
+        raise RuntimeError("a receiver of the feed by hand is gone")
 
 
 def _send(connection: socket.socket, data: Any) -> None:
@@ -136,34 +156,57 @@ def _send(connection: socket.socket, data: Any) -> None:
     connection.sendall(data)
 
 
-def _blocks(listener: socket.socket) -> Iterator[memoryview]:
-    """The blocks of a round, partition after partition."""
-    while True:
-        connection, _ = listener.accept()
-        with connection:
-            while (size := _SIZE.unpack(connection.recv(_SIZE.size, socket.MSG_WAITALL))[0]) >= 0:
-                block = memoryview(bytearray(size))
-                connection.recv_into(block, size, socket.MSG_WAITALL)
-                yield block
-            connection.sendall(b"x")
-            if size == _ROUND_OVER:
-                return
+@dataclass(slots=True)
+class _Receiver:
+    """Takes blocks from whoever connects; `over` is who said that the round is over, and waits."""
+
+    listener: socket.socket
+    over: socket.socket | None = None
+
+    def blocks(self) -> Iterator[Any]:
+        """The blocks of a round, partition after partition."""
+        import numpy as np
+
+        while True:
+            connection, _ = self.listener.accept()
+            with contextlib.ExitStack() as stack:
+                stack.enter_context(connection)
+                while (size := _SIZE.unpack(connection.recv(_SIZE.size, socket.MSG_WAITALL))[0]) >= 0:
+                    block = np.empty(size, np.uint8)
+                    if connection.recv_into(block, size, socket.MSG_WAITALL) < size:
+                        raise RuntimeError("a task of the feed by hand broke off")
+                    yield block
+                if size == _ROUND_OVER:
+                    stack.pop_all()
+                    self.over = connection
+                    return
+                connection.sendall(b"x")
+
+    def answer(self) -> None:
+        """All rows of the round are values."""
+        if self.over is not None:
+            with self.over:
+                self.over.sendall(b"x")
+            self.over = None
 
 
-def _arrow_batches(listener: socket.socket) -> Iterator[Any]:
+def _arrow_batches(receiver: _Receiver) -> Iterator[Any]:
     import pyarrow as pa
 
-    blocks = _blocks(listener)
-    for schema in blocks:
-        yield pa.ipc.read_record_batch(next(blocks), pickle.loads(schema))
+    schema = None
+    for block in receiver.blocks():
+        # A pickle begins with its protocol, a message of Arrow with FF FF FF FF.
+        if block[0] == _PICKLE:
+            schema = pickle.loads(block)
+        else:
+            yield pa.ipc.read_record_batch(pa.py_buffer(block), schema)
 
 
-def _pickled_rows(listener: socket.socket, least: int) -> Iterator[list[Any]]:
+def _pickled_rows(receiver: _Receiver, least: int) -> Iterator[list[Any]]:
     """Rows, at least so many at once but at the end."""
     rows: list[Any] = []
-    for block in _blocks(listener):
-        found = pickle.loads(block)
-        rows = found if not rows else rows + found
+    for block in receiver.blocks():
+        rows.extend(pickle.loads(block))
         if len(rows) >= least:
             yield rows
             rows = []
@@ -171,13 +214,13 @@ def _pickled_rows(listener: socket.socket, least: int) -> Iterator[list[Any]]:
         yield rows
 
 
-def _row_lists(shape: Shape, batch: int, listener: socket.socket) -> Iterator[Any]:
+def _row_lists(shape: Shape, batch: int, receiver: _Receiver) -> Iterator[Any]:
     """What `next_batch` gives."""
     if not shape.is_dataframe:
-        for rows in _pickled_rows(listener, batch):
+        for rows in _pickled_rows(receiver, batch):
             yield from (rows[start : start + batch] for start in range(0, len(rows), batch))
         return
-    for table in _arrow_batches(listener):
+    for table in _arrow_batches(receiver):
         for start in range(0, table.num_rows, batch):
             part = table.slice(start, batch)
             columns = part.columns
@@ -189,12 +232,12 @@ def _row_lists(shape: Shape, batch: int, listener: socket.socket) -> Iterator[An
                 yield list(zip(*(column.to_numpy().tolist() for column in columns), strict=True))
 
 
-def _columns(shape: Shape, batch: int, listener: socket.socket) -> Iterator[list[Any]]:
+def _columns(shape: Shape, batch: int, receiver: _Receiver) -> Iterator[list[Any]]:
     """Columns of many rows."""
     import numpy as np
 
     if not shape.is_dataframe:
-        for rows in _pickled_rows(listener, batch * _STACK):
+        for rows in _pickled_rows(receiver, batch * _STACK):
             if shape.name == "list784":
                 yield [np.array([row[0] for row in rows], np.float32), np.array([row[1] for row in rows])]
             elif shape.name == "strings":
@@ -202,7 +245,7 @@ def _columns(shape: Shape, batch: int, listener: socket.socket) -> Iterator[list
             else:
                 yield [np.array(rows, np.float32)]
         return
-    for table in _arrow_batches(listener):
+    for table in _arrow_batches(receiver):
         columns = table.columns
         if shape.name == "frame784":
             yield [columns[0].flatten().to_numpy().reshape(-1, 784), columns[1].to_numpy()]
@@ -212,9 +255,9 @@ def _columns(shape: Shape, batch: int, listener: socket.socket) -> Iterator[list
             yield [column.to_numpy() for column in columns]
 
 
-def _stacks(shape: Shape, batch: int, listener: socket.socket) -> Iterator[Any]:
+def _stacks(shape: Shape, batch: int, receiver: _Receiver) -> Iterator[Any]:
     """Columns as batches on top of each other; a rest of less than a batch on its own."""
-    for columns in _columns(shape, batch, listener):
+    for columns in _columns(shape, batch, receiver):
         rows = len(columns[0])
         whole = rows - rows % batch
         for start in range(0, whole, batch * _STACK):
@@ -224,7 +267,7 @@ def _stacks(shape: Shape, batch: int, listener: socket.socket) -> Iterator[Any]:
             yield tuple(column[None, whole:] for column in columns)
 
 
-def _dataset(shape: Shape, batch: int, listener: socket.socket) -> Any:
+def _dataset(shape: Shape, batch: int, receiver: _Receiver) -> Any:
     import tensorflow as tf
 
     kinds = {
@@ -237,16 +280,16 @@ def _dataset(shape: Shape, batch: int, listener: socket.socket) -> Any:
         "strings": [((), tf.string)],
     }
     signature = tuple(tf.TensorSpec([None, None, *form], kind) for form, kind in kinds[shape.name])
-    dataset = tf.data.Dataset.from_generator(lambda: _stacks(shape, batch, listener), output_signature=signature)
+    dataset = tf.data.Dataset.from_generator(lambda: _stacks(shape, batch, receiver), output_signature=signature)
     options = tf.data.Options()
     options.autotune.enabled = False
     return dataset.flat_map(lambda *stack: tf.data.Dataset.from_tensor_slices(stack)).prefetch(2).with_options(options)
 
 
-def _rounds(shape: Shape, way: str, batch: int, listener: socket.socket) -> Callable[[], None]:
+def _rounds(shape: Shape, way: str, batch: int, receiver: _Receiver) -> Callable[[], None]:
     if way == "next_batch":
-        return lambda: _exhaust(_row_lists(shape, batch, listener))
-    dataset = _dataset(shape, batch, listener)
+        return lambda: _exhaust(_row_lists(shape, batch, receiver))
+    dataset = _dataset(shape, batch, receiver)
     if way == "as_dataset":
         return lambda: _exhaust(dataset)
     import tensorflow as tf
@@ -271,10 +314,18 @@ def _receive(name: str, way: str, batch: int, path: str) -> None:
     listener.bind(path)
     listener.listen(16)
     shape = next(shape for shape in SHAPES if shape.name == name)
-    run = _rounds(shape, way, batch, listener)
+    receiver = _Receiver(listener)
+    run = _rounds(shape, way, batch, receiver)
+    threading.Thread(target=_end_with_input, daemon=True).start()
     print("ready", flush=True)
     while True:
         run()
+        receiver.answer()
+
+
+def _end_with_input() -> None:
+    sys.stdin.read()
+    os._exit(0)
 
 
 if __name__ == "__main__":

@@ -7,8 +7,7 @@ Two shapes: ten float columns, and 784 floats with a label. Four sides for each:
 * by hand: `tf.data.TFRecordDataset(files).batch(n).map(tf.io.parse_example)` with prefetch, as TensorFlow's guides have it;
 * `ctx.dataset` on the same TFRecord files (both checksums of each record checked, as TensorFlow does);
 * `ctx.dataset` on the same rows as Parquet;
-* pyarrow alone on these Parquet files: record batches of as many rows, of which nobody makes a tensor. Nothing that reads them with
-  pyarrow can be faster.
+* pyarrow alone on these Parquet files: record batches as large as `ctx.dataset` asks for, of which nobody makes a tensor.
 
 One process reads everything, from a local folder, with malloc set up as in a node (`tfos_core.allocator`), and a loop takes the
 batches. The first round of each side warms up.
@@ -37,6 +36,8 @@ FILES = 4
 COLUMNS = 10
 PIXELS = 784
 SHAPES = ("columns", "image")
+#: Of the record batches that `ctx.dataset` has pyarrow make.
+_BLOCK_BYTES, _MOST_ROWS = 4 << 20, 16384
 
 
 def main() -> None:
@@ -114,24 +115,26 @@ def ours(kind: str, folder: Path, batch: int) -> Any:
 class _Alone:
     """Iterating it reads all files with pyarrow, and nothing else; a batch has an axis of rows, like those of the other sides."""
 
-    def __init__(self, folder: Path, batch: int) -> None:
+    def __init__(self, folder: Path, rows: int) -> None:
         self._files = sorted((folder / "parquet").iterdir())
-        self._batch = batch
+        self._rows = rows
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         for path in self._files:
-            for batch in pq.ParquetFile(path, pre_buffer=True).iter_batches(self._batch):
+            for batch in pq.ParquetFile(path, pre_buffer=True).iter_batches(self._rows):
                 yield {"rows": np.empty((batch.num_rows, 0))}
 
 
 def _compare(shape: str, options: argparse.Namespace, folder: Path) -> list[Measurement]:
     rows = options.rows if shape == "columns" else options.rows // 4
-    write_files(make_table(shape, rows), folder)
+    table = make_table(shape, rows)
+    write_files(table, folder)
+    at_once = min(_MOST_ROWS, _BLOCK_BYTES * rows // table.nbytes)
     sides: dict[str, Callable[[], Any]] = {
         "tf.data by hand, TFRecord": lambda: by_hand(shape, folder, options.batch),
         "ctx.dataset, TFRecord": lambda: ours("tfrecord", folder, options.batch),
         "ctx.dataset, Parquet": lambda: ours("parquet", folder, options.batch),
-        "pyarrow alone, Parquet": lambda: _Alone(folder, options.batch),
+        "pyarrow alone, Parquet": lambda: _Alone(folder, at_once),
     }
     datasets = {side: make() for side, make in sides.items()}
     seen: dict[str, list[float]] = {side: [] for side in sides}

@@ -5,8 +5,7 @@
 All sides run on `local-cluster[2,1,2048]` with the same settings. Data is cached and counted before the first round. A round of
 Spark alone is `rdd.foreachPartition` over every row, or `df.mapInArrow` over every batch, in Python workers of its own; a round of
 a feed is one `train` call of one epoch on a cluster that stays up, from the call to its return, when every row was taken by a node.
-A round by hand sends the same rows through sockets that know nothing but these rows, and no guarantee (`by_hand.py`): it shows what
-is left of the rate of Spark alone when another process takes the rows at all.
+A round by hand sends the same rows to processes of a feed that was written for nothing else, and gives no guarantee (`by_hand.py`).
 The first round of each side warms up and is not counted; it is where memory is watched. CPU seconds are those of all processes of a
 side, the JVMs included; memory is the peak of its Python processes on the executors: Spark's workers, and the nodes.
 
@@ -155,8 +154,10 @@ def _alternate(sides: dict[str, Side], count: int) -> None:
     """`count` rounds of each side in turn, after one of each that warms up."""
     for side in sides.values():
         side.peak_mib = side.peak()
-    for _ in range(count):
-        for side in sides.values():
+    order = list(sides.values())
+    for number in range(count):
+        # What one side leaves for later falls on another one each time.
+        for side in order if number % 2 else reversed(order):
             side.rounds.append(side.run())
 
 

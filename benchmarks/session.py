@@ -65,10 +65,15 @@ def start_spark(more: Mapping[str, str] | None = None, *, master: str = MASTER) 
 
 
 @contextlib.contextmanager
-def own_workers(context: Any, group: str = "alone") -> Iterator[None]:
-    """What is started inside runs in Python workers of this group alone, and of no feed: Spark has some for every environment."""
-    context.environment[GROUP] = group
+def own_workers(context: Any, group: str = "alone", more: Mapping[str, str] | None = None) -> Iterator[None]:
+    """What is started inside runs in Python workers of this group alone, and of no feed: Spark has some for every environment.
+
+    `more` are further variables of theirs.
+    """
+    added = {GROUP: group, **(more or {})}
+    context.environment.update(added)
     try:
         yield
     finally:
-        del context.environment[GROUP]
+        for name in added:
+            del context.environment[name]

@@ -74,6 +74,8 @@ def mapped_arrays(block: Block, start: int, stop: int, mapping: Mapping[str, str
     columns: Sequence[Any]
     if isinstance(block, NumbersBlock) and block.form.is_tuple and len(block.arrays) == len(mapping):
         columns = block.tensors(start, stop)
+    elif isinstance(block, ColumnsBlock) and block.is_tuple and len(block.columns) == len(mapping):
+        columns = [column[start:stop] for column in block.columns]
     else:
         columns = take_columns(block, start, stop, tuple(mapping))
     return [_as_array(column, name) for column, name in zip(columns, mapping, strict=True)]

@@ -37,6 +37,8 @@ _ARGUMENTS = (bytes, bytearray, int, float)
 #: Templates cost a millisecond or more, so they have to be used: so many may be made before, and then one for so many batches.
 _TRIES, _USES = 8, 16
 _MOST_TEMPLATES = 32
+#: Bytes. Around a value stand a hundred more; and a part of a column costs about a microsecond wherever the column is looked at.
+_LARGE_BYTES, _PART_BYTES = 512, 16 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +126,16 @@ def _joined(found: Sequence[tuple[_Template, Array]]) -> ColumnsBlock:
     for place, column in enumerate(first.columns):
         parts = tuple(itertools.chain.from_iterable(template.columns[place].byte_rows(batch) for template, batch in found))
         values = Scattered(column.kind, column.shape or (), parts)
-        columns.append(values.gathered().tolist() if column.shape is None else values)
+        if column.shape is None:
+            columns.append(values.gathered().tolist())
+        else:
+            columns.append(values if _may_stay(column, values) else values.gathered())
     return ColumnsBlock(first.is_tuple, columns)
+
+
+def _may_stay(column: _Column, values: Scattered) -> bool:
+    """Whether a column may wait in the payload for the array that it becomes part of: it keeps all of the payload in memory."""
+    return column.row_bytes >= _LARGE_BYTES and column.row_bytes * len(values) >= _PART_BYTES * len(values.parts)
 
 
 def _made_of(batch: Array) -> _Template | None:

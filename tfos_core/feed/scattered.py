@@ -13,9 +13,12 @@ __all__ = ("Scattered", "byte_rows")
 Array = np.ndarray[Any, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Scattered:
-    """Values of `shape` and `dtype`; `parts` are the bytes of some rows each: uint8, of two axes, in any memory order."""
+    """Values of `value_shape` and `dtype`; `parts` are the bytes of some rows each: uint8, of two axes, with any strides.
+
+    Whoever makes one sees to it that parts are few for their bytes: a slice looks at each of them.
+    """
 
     dtype: np.dtype[Any]
     value_shape: tuple[int, ...]
@@ -30,8 +33,14 @@ class Scattered:
         return len(self), *self.value_shape
 
     def __getitem__(self, rows: slice) -> Scattered:
-        """Some rows, copying none. Only slices without a step."""
-        start, stop, _ = rows.indices(len(self))
+        """Some rows, copying none.
+
+        Raises:
+            ValueError: the slice has a step.
+        """
+        start, stop, step = rows.indices(len(self))
+        if step != 1:
+            raise ValueError(f"a scattered column can not be sliced with a step of {step}")
         return Scattered(self.dtype, self.value_shape, tuple(_within(self.parts, start, stop)))
 
     def gathered(self) -> Array:
@@ -44,7 +53,10 @@ class Scattered:
 
 
 def byte_rows(columns: Sequence[Array | Scattered], dtype: np.dtype[Any]) -> list[Array] | None:
-    """The bytes of these columns' rows, in uint8 arrays of two axes that can be joined; None when one is not of this very type."""
+    """The bytes of these columns' rows, in uint8 arrays of two axes that can be joined; None when one is not of this very type.
+
+    Values of all columns have one shape.
+    """
     if any(column.dtype != dtype for column in columns):
         return None
     found: list[Array] = []

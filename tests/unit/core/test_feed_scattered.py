@@ -49,6 +49,8 @@ def test_a_slice_is_that_of_the_array(name: str) -> None:
         for stop in range(start, len(values) + 3):
             assert same(column[start:stop].gathered(), values[start:stop])
     assert same(column[2:7][1:4].gathered(), values[2:7][1:4])
+    with pytest.raises(ValueError, match="a step of 2"):
+        column[::2]
 
 
 @pytest.mark.parametrize("name", VALUES)

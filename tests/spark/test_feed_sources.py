@@ -46,7 +46,9 @@ class Direct:
     target: Callable[[dict[str, Any]], None] = print
 
     def send(self, message: dict[str, Any]) -> None:
-        self.pool.submit(self.target, message)
+        # A closed uplink takes no more either, and raises nothing in whoever still has something to say.
+        with contextlib.suppress(RuntimeError):
+            self.pool.submit(self.target, message)
 
 
 @dataclass

@@ -1,21 +1,25 @@
 """Rows a second that a node reads itself: `ctx.dataset` against tf.data code written by hand, in alternating rounds of one run.
 
-    python benchmarks/direct_reading.py [--rounds 5] [--rows 100000] [--batch 256] [--shape all|columns|image]
+    python benchmarks/direct_reading.py [--rounds 5] [--rows 400000] [--batch 256] [--shape all|columns|image] [--no-spark]
 
-Two shapes: ten float columns, and 784 floats with a label. Four sides for each:
+Two shapes: ten float columns, and 784 floats with a label. These sides for each:
 
 * by hand: `tf.data.TFRecordDataset(files).batch(n).map(tf.io.parse_example)` with prefetch, as TensorFlow's guides have it;
 * `ctx.dataset` on the same TFRecord files (both checksums of each record checked, as TensorFlow does);
 * `ctx.dataset` on the same rows as Parquet;
-* pyarrow alone on these Parquet files: record batches as large as `ctx.dataset` asks for, of which nobody makes a tensor.
+* pyarrow alone on these Parquet files: record batches as large as `ctx.dataset` asks for, of which nobody makes a tensor;
+* the same Parquet and TFRecord files read by Spark, on one executor of one core, and fed to one node that takes `as_dataset`: a
+  round is one `train` call on a cluster that stays up.
 
-One process reads everything, from a local folder, with malloc set up as in a node (`tfos_core.allocator`), and a loop takes the
-batches. The first round of each side warms up.
+Of the others one process reads everything, from a local folder, with malloc set up as in a node (`tfos_core.allocator`), and a loop
+takes the batches. The first round of each side warms up.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import functools
 import os
 import tempfile
 import time
@@ -23,10 +27,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import node_functions
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from report import Measurement, measure, print_table, write_results
+from session import start_spark
 
 from tfos_core.allocator import keep_freed_memory
 
@@ -36,6 +42,7 @@ FILES = 4
 COLUMNS = 10
 PIXELS = 784
 SHAPES = ("columns", "image")
+MASTER = "local-cluster[1,1,2048]"
 #: Of the record batches that `ctx.dataset` has pyarrow make.
 _BLOCK_BYTES, _MOST_ROWS = 4 << 20, 16384
 
@@ -45,18 +52,22 @@ def main() -> None:
     options = _parse()
     keep_freed_memory()
     measurements: list[Measurement] = []
-    with tempfile.TemporaryDirectory(prefix="direct-") as folder:
+    with contextlib.ExitStack() as stack:
+        spark = stack.enter_context(start_spark(master=MASTER)) if options.spark else None
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="direct-"))
         for shape in SHAPES if options.shape == "all" else (options.shape,):
-            measurements += _compare(shape, options, Path(folder) / shape)
-    print(f"\nwritten: {write_results('direct_reading', measurements, master='none', **vars(options))}")
+            measurements += _compare(shape, options, Path(folder) / shape, spark)
+    master = MASTER if options.spark else "none"
+    print(f"\nwritten: {write_results('direct_reading', measurements, master=master, **vars(options))}")
 
 
 def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5, help="measured rounds of every side (default 5)")
-    parser.add_argument("--rows", type=int, default=100_000, help="rows (default 100000; a quarter of it with 784 floats)")
+    parser.add_argument("--rows", type=int, default=400_000, help="rows (default 400000; a quarter of it with 784 floats)")
     parser.add_argument("--batch", type=int, default=256, help="rows of a batch (default 256)")
     parser.add_argument("--shape", choices=["all", *SHAPES], default="all", help="which rows (default all)")
+    parser.add_argument("--no-spark", dest="spark", action="store_false", help="without feeding the files through Spark")
     return parser.parse_args()
 
 
@@ -125,7 +136,36 @@ class _Alone:
                 yield {"rows": np.empty((batch.num_rows, 0))}
 
 
-def _compare(shape: str, options: argparse.Namespace, folder: Path) -> list[Measurement]:
+def _count(dataset: Any) -> int:
+    return sum(int(next(iter(batch.values())).shape[0]) for batch in dataset)
+
+
+@contextlib.contextmanager
+def _fed(folder: Path, batch: int, spark: Any) -> Iterator[dict[str, Callable[[], int]]]:
+    """Sides whose rounds have Spark read the files and feed a node; each gives the number of rows that the node took."""
+    from tfos_core import TFCluster, dfutil
+    from tfos_core.options import ClusterOptions
+
+    taken: list[int] = []
+    options = ClusterOptions(gpus=0, on_event=lambda event: taken.append(event.rows) if event.kind == "feed_finished" else None)
+    context, mode = spark.sparkContext, TFCluster.InputMode.SPARK
+    cluster = TFCluster.run(context, node_functions.consume_datasets, {"batch_size": batch}, 1, 0, input_mode=mode, options=options)
+
+    def train(data: Any) -> int:
+        taken.clear()
+        cluster.train(data, 1)
+        return sum(taken)
+
+    try:
+        yield {
+            "fed by Spark, TFRecord": functools.partial(train, dfutil.loadTFRecords(context, str(folder / "tfrecord"))),
+            "fed by Spark, Parquet": functools.partial(train, spark.read.parquet(str(folder / "parquet"))),
+        }
+    finally:
+        cluster.shutdown()
+
+
+def _compare(shape: str, options: argparse.Namespace, folder: Path, spark: Any) -> list[Measurement]:
     rows = options.rows if shape == "columns" else options.rows // 4
     table = make_table(shape, rows)
     write_files(table, folder)
@@ -136,16 +176,19 @@ def _compare(shape: str, options: argparse.Namespace, folder: Path) -> list[Meas
         "ctx.dataset, Parquet": lambda: ours("parquet", folder, options.batch),
         "pyarrow alone, Parquet": lambda: _Alone(folder, at_once),
     }
-    datasets = {side: make() for side, make in sides.items()}
-    seen: dict[str, list[float]] = {side: [] for side in sides}
-    for number in range(options.rounds + 1):
-        for side, dataset in datasets.items():
-            start = time.perf_counter()
-            found = sum(int(next(iter(batch.values())).shape[0]) for batch in dataset)
-            rate = found / (time.perf_counter() - start)
-            assert found == rows, f"{side} gave {found} rows of {rows}"
-            if number:
-                seen[side].append(rate)
+    seen: dict[str, list[float]] = {}
+    with contextlib.ExitStack() as stack:
+        rounds: dict[str, Callable[[], int]] = {side: functools.partial(_count, make()) for side, make in sides.items()}
+        if spark is not None:
+            rounds |= stack.enter_context(_fed(folder, options.batch, spark))
+        for number in range(options.rounds + 1):
+            for side, run in rounds.items():
+                start = time.perf_counter()
+                found = run()
+                rate = found / (time.perf_counter() - start)
+                assert found == rows, f"{side} gave {found} rows of {rows}"
+                if number:
+                    seen.setdefault(side, []).append(rate)
     case = f"{COLUMNS} floats" if shape == "columns" else f"{PIXELS} floats and a label"
     measured = {side: measure(case, side, rates) for side, rates in seen.items()}
     base = next(iter(measured.values()))

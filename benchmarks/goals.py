@@ -69,6 +69,8 @@ def _rest() -> Iterator[Goal]:
         for side in ("ctx.dataset, TFRecord", "ctx.dataset, Parquet"):
             yield Goal(benchmark="direct_reading", case=case, side=side, base="tf.data by hand, TFRecord", at_least=1.0)
         yield Goal(benchmark="direct_reading", case=case, side="ctx.dataset, Parquet", base="pyarrow alone, Parquet")
+        for kind in ("TFRecord", "Parquet"):
+            yield Goal(benchmark="direct_reading", case=case, side=f"ctx.dataset, {kind}", base=f"fed by Spark, {kind}")
     for case in ("columns10", "array784"):
         yield Goal(benchmark="inference", case=case, side="infer_dataframe", base="predict_batch_udf", at_least=1.0)
     for case in ("tuples of 10 floats", "lists of 784 floats + label"):

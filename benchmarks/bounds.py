@@ -35,6 +35,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
+import node_functions
 import numpy as np
 from report import Measurement, measure, print_table, write_results
 from shapes import SHAPES, Shape
@@ -262,16 +263,7 @@ def _generator(batches: list[Any]) -> Any:
 
 
 def _inside(dataset: Any) -> Callable[[], Any]:
-    import tensorflow as tf
-
-    @tf.function  # type: ignore[untyped-decorator]
-    def count() -> Any:
-        batches = tf.constant(0, tf.int64)
-        for _ in dataset:
-            batches += 1
-        return batches
-
-    return count  # type: ignore[no-any-return]
+    return functools.partial(node_functions.compiled_count(), dataset)
 
 
 if __name__ == "__main__":

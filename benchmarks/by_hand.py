@@ -11,6 +11,7 @@ As a program it is the receiver: it takes partitions one after the other until a
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import pickle
 import socket
@@ -23,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import node_functions
 from session import own_workers
 from shapes import SHAPES, Shape
 from usage import GROUP
@@ -292,16 +294,7 @@ def _rounds(shape: Shape, way: str, batch: int, receiver: _Receiver) -> Callable
     dataset = _dataset(shape, batch, receiver)
     if way == "as_dataset":
         return lambda: _exhaust(dataset)
-    import tensorflow as tf
-
-    @tf.function  # type: ignore[untyped-decorator]
-    def count() -> Any:
-        batches = tf.constant(0, tf.int64)
-        for _ in dataset:
-            batches += 1
-        return batches
-
-    return count  # type: ignore[no-any-return]
+    return functools.partial(node_functions.compiled_count(), dataset)
 
 
 def _exhaust(batches: Any) -> None:

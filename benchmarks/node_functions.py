@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-__all__ = ("answer_batches", "consume_batches", "consume_datasets", "consume_inside", "end_at_once")
+__all__ = ("answer_batches", "compiled_count", "consume_batches", "consume_datasets", "consume_inside", "end_at_once")
 
 
 def consume_batches(args: Any, ctx: Any) -> None:
@@ -24,6 +25,14 @@ def consume_datasets(args: Any, ctx: Any) -> None:
 
 def consume_inside(args: Any, ctx: Any) -> None:
     """Iterate datasets inside a compiled function, as training does, and forget the batches."""
+    count = compiled_count()
+    feed = ctx.get_data_feed()
+    while not feed.should_stop():
+        count(feed.as_dataset(args["batch_size"]))
+
+
+def compiled_count() -> Callable[[Any], Any]:
+    """A compiled function that iterates a dataset, and gives the number of its batches."""
     import tensorflow as tf
 
     @tf.function  # type: ignore[untyped-decorator]
@@ -33,9 +42,7 @@ def consume_inside(args: Any, ctx: Any) -> None:
             batches += 1
         return batches
 
-    feed = ctx.get_data_feed()
-    while not feed.should_stop():
-        count(feed.as_dataset(args["batch_size"]))
+    return count  # type: ignore[no-any-return]
 
 
 def answer_batches(args: Any, ctx: Any) -> None:

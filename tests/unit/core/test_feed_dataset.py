@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import itertools
-import socket
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,20 +19,6 @@ from tfos_core.feed.hub import FeedHub
 from tfos_core.feed.inbox import Stream
 from tfos_core.feed.keeping import NodeCache
 from tfos_core.feed.packing import pack_list
-
-
-class Nowhere:
-    def send(self, message: dict[str, Any]) -> None:
-        pass
-
-
-@pytest.fixture
-def hub(tmp_path: Path) -> Iterator[FeedHub]:
-    one, other = socket.socketpair()
-    with one, other:
-        made = FeedHub(one, node="worker:0", generation="g", uplink=Nowhere(), progress_path=tmp_path / "progress")
-        yield made
-        made.stop()
 
 
 def put(hub: FeedHub, rows: list[Any], seq: int = 0, stream: Stream | None = None) -> None:

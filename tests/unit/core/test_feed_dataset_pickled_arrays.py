@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import pickle
-import socket
 import struct
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -25,20 +23,6 @@ Array = np.ndarray[Any, Any]
 ROWS, BATCHES, BLOCKS = 32, 3, 4
 #: Floats of an array: of the large ones, and of those that are copied when a block is read.
 LARGE, SMALL = 300, 5
-
-
-class Nowhere:
-    def send(self, message: dict[str, Any]) -> None:
-        pass
-
-
-@pytest.fixture
-def hub(tmp_path: Path) -> Iterator[FeedHub]:
-    one, other = socket.socketpair()
-    with one, other:
-        made = FeedHub(one, node="worker:0", generation="g", uplink=Nowhere(), progress_path=tmp_path / "progress")
-        yield made
-        made.stop()
 
 
 def payload(block: int, width: int) -> Array:

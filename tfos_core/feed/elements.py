@@ -27,6 +27,8 @@ from tfos_core.feed.scattered import Scattered
 __all__ = ("arrays", "describe", "describe_mapped", "mapped_arrays")
 
 _SAMPLE_ROWS = 64
+#: Of a text in an error.
+_SHOWN_CHARACTERS = 80
 
 
 def describe(block: Block) -> dict[str, Any]:
@@ -172,14 +174,34 @@ def _is_numpy(value: Any) -> bool:
 
 
 def _strings(column: Sequence[Any], name: str) -> np.ndarray[Any, Any]:
+    """Objects that TensorFlow takes as bytes: texts of ASCII as they are, of which it needs no copy, all others encoded."""
     found = np.empty(len(column), dtype=object)
-    kinds = set(map(type, column))
-    if kinds == {str}:
-        found[:] = list(map(str.encode, column))
-    elif kinds == {bytes}:
+    if _is_ascii(column):
         found[:] = column
-    elif all(issubclass(kind, str | bytes | bytearray) for kind in kinds):
-        found[:] = [value.encode() if isinstance(value, str) else bytes(value) for value in column]
-    else:
-        raise FeedError(f"{name!r} holds strings and other values, which a tensor can not")
+        return found
+    kinds = set(map(type, column))
+    try:
+        if kinds == {str}:
+            found[:] = list(map(str.encode, column))
+        elif kinds == {bytes}:
+            found[:] = column
+        elif all(issubclass(kind, str | bytes | bytearray) for kind in kinds):
+            found[:] = [value.encode() if isinstance(value, str) else bytes(value) for value in column]
+        else:
+            raise FeedError(f"{name!r} holds strings and other values, which a tensor can not")
+    except UnicodeEncodeError as exc:
+        raise FeedError(
+            f"{name!r} holds the text {exc.object[:_SHOWN_CHARACTERS]!r}, which UTF-8 can not express",
+            "Encode it in Spark as it should be, or use next_batch().",
+        ) from exc
     return found
+
+
+def _is_ascii(column: Sequence[Any]) -> bool:
+    """Whether all values are texts of ASCII characters, in a third of the time of encoding them."""
+    if not isinstance(column[0], str):
+        return False
+    try:
+        return "".join(column).isascii()
+    except TypeError:
+        return False

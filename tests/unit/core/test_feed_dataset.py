@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import itertools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -252,16 +253,33 @@ def test_python_floats_become_float32_in_every_form() -> None:
         arrays(RowsBlock([[1.0], [1.0, 2.0]]), 0, 2)
 
 
+@needs_tensorflow
 @pytest.mark.parametrize(
     "column",
-    [["a", "é"], [b"a", "é".encode()], ["a", "é".encode()], [bytearray(b"a"), "é"], [np.str_("a"), "é"]],
-    ids=["strings", "bytes", "both", "bytearrays", "numpy"],
+    [
+        ["a", "b\0c"],
+        ["a", "é"],
+        [b"a", "é".encode()],
+        ["a", "é".encode()],
+        [b"\xff", "a"],
+        [bytearray(b"a"), "é"],
+        [np.str_("a"), "é"],
+        [np.str_("a"), "b"],
+        np.array(["a", "é"]),
+        np.array(["a", "b"], object),
+    ],
+    ids=["ascii", "strings", "bytes", "both", "bytes first", "bytearrays", "numpy", "numpy ascii", "array", "array of objects"],
 )
-def test_strings_of_every_kind_become_bytes(column: list[Any]) -> None:
-    (found,) = arrays(RowsBlock(column), 0, 2)
-    assert found.dtype == object
-    assert list(found) == [b"a", "é".encode()]
-    assert {type(value) for value in found} == {bytes}
+def test_strings_of_every_kind_become_bytes(hub: FeedHub, column: Sequence[Any]) -> None:
+    put(hub, list(column))
+    end(hub, 0, final=True)
+    (found,) = DataFeed(hub).as_dataset(2).as_numpy_iterator()
+    assert found.tolist() == [value.encode() if isinstance(value, str) else bytes(value) for value in column]
+
+
+def test_a_text_that_utf8_can_not_express_is_named() -> None:
+    with pytest.raises(FeedError, match=r"'row' holds the text 'b\\ud800', which UTF-8 can not express"):
+        arrays(RowsBlock(["a", "b\ud800"]), 0, 2)
 
 
 @pytest.mark.parametrize("other", [5, 1.5, None])

@@ -285,7 +285,7 @@ def _dataset(shape: Shape, batch: int, receiver: _Receiver) -> Any:
     dataset = tf.data.Dataset.from_generator(lambda: _stacks(shape, batch, receiver), output_signature=signature)
     options = tf.data.Options()
     options.autotune.enabled = False
-    return dataset.flat_map(lambda *stack: tf.data.Dataset.from_tensor_slices(stack)).prefetch(2).with_options(options)
+    return dataset.prefetch(1).flat_map(lambda *stack: tf.data.Dataset.from_tensor_slices(stack)).with_options(options)
 
 
 def _rounds(shape: Shape, way: str, batch: int, receiver: _Receiver) -> Callable[[], None]:

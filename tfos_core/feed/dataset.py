@@ -6,8 +6,8 @@ With `equal_steps` all nodes get the same number of whole batches instead (`tfos
 Auto-sharding and autotuning are off, see `node_options`.
 
 An iteration that is abandoned (`break`, `take(n)`) leaves the rest of its epoch to the next one; rows that it had taken count as
-consumed: those of the two batches that are made in advance, and up to as many batches again as were used (32 at most). Starting an
-iteration ends an earlier one that still waits.
+consumed: those of a batch that is made in advance, or of up to as many batches again as were used (32 at most, and 64 of an epoch
+from the cache). Starting an iteration ends an earlier one that still waits.
 """
 
 from __future__ import annotations
@@ -32,14 +32,16 @@ __all__ = ("BatchSource", "make_dataset")
 
 Array = np.ndarray[Any, Any]
 
-#: Batches that are ready while another one is used.
-_PREFETCHED = 2
+#: Stacks of batches that are ready while another one is used.
+_PREFETCHED = 1
 #: Batches, and bytes, that one call into Python gives to tf.data at most.
-_MOST_AHEAD = 32
+_MOST_AHEAD = 16
+_MOST_REPLAYED = 32
 _STACK_BYTES = 8 << 20
 #: Rows in a stack count as consumed, and a feed task ends with its last row: a node that takes far more than it uses gets
-#: partitions which others wait for. So the first batches of an iteration come one by one, and a stack lasts for so many seconds.
-_ONE_BY_ONE = 16
+#: partitions which others wait for. So the first batches of an iteration come one by one, as many as it takes that the stack in use
+#: and the one that is ready never are more than was used before them, and a stack lasts for so many seconds.
+_ONE_BY_ONE = 20
 _STACK_S = 0.05
 #: Of an epoch from the cache, of which nobody waits for anything.
 _REPLAYED_STACK_S = 0.5
@@ -92,9 +94,11 @@ def make_dataset(
     )
     # What tf.data asks of Python costs about a millisecond each time, whatever its size; cutting a stack costs microseconds.
     stacks = tf.data.Dataset.from_generator(source.stacks, output_signature=_structured(spec, signature))
-    dataset = stacks.flat_map(_cut_tuple if spec["form"] == "tuple" else tf.data.Dataset.from_tensor_slices)
-    # Beside the steps of whoever iterates; tf.data would add it by itself only if it tuned the pipeline.
-    return dataset.prefetch(_PREFETCHED).with_options(node_options())
+    # Made beside the steps of whoever iterates, and cut by its own thread: handing batch after batch from thread to thread would
+    # cost more than cutting them.
+    ready = stacks.prefetch(_PREFETCHED)
+    dataset = ready.flat_map(_cut_tuple if spec["form"] == "tuple" else tf.data.Dataset.from_tensor_slices)
+    return dataset.with_options(node_options())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,21 +123,21 @@ class BatchSource:
 
     def stacks(self) -> Iterator[Any]:
         """One iteration: stacks of batches, with one more axis in front; only what has arrived is stacked."""
-        for columns, batches in self._columns(ahead=_MOST_AHEAD):
+        for columns, batches in self._columns(ahead=_MOST_AHEAD, replayed=_MOST_REPLAYED):
             self.hub.count_step(batches)
             yield _structured(self.spec, [column.reshape(batches, -1, *column.shape[1:]) for column in columns])
 
-    def _columns(self, *, ahead: int) -> Iterator[tuple[list[Array], int]]:
+    def _columns(self, *, ahead: int, replayed: int = 1) -> Iterator[tuple[list[Array], int]]:
         """Columns of some whole batches, or of one short one at the end, and how many batches they are."""
         equal = self.hub.equal_steps
         if equal is None:
-            yield from self._own(ahead)
+            yield from self._own(ahead, replayed)
             return
         parts = equal.batches(self.batch_size, all_epochs=self.all_epochs, allow_empty=self.allow_empty, ahead=ahead)
         for pieces, batches in parts:
             yield self._joined([self._arrays(piece) for piece in pieces]), batches
 
-    def _own(self, ahead: int) -> Iterator[tuple[list[Array], int]]:
+    def _own(self, ahead: int, replayed: int) -> Iterator[tuple[list[Array], int]]:
         """The batches of this node's own rows: one at first, then ever more at once, so that few are lost to `take(1)`.
 
         Nothing is waited for when a whole batch is there, and no other partition is begun: it may be what another node waits for.
@@ -141,7 +145,7 @@ class BatchSource:
         """
         iteration = self.hub.inbox.begin_iteration()
         pieces: list[list[Array | Scattered]] = []
-        size, rows, batches, given = self.batch_size, 0, 1, 0
+        size, rows, batches, given, before = self.batch_size, 0, 1, 0, 1
         is_over, stream, used_s, most = False, None, 0.0, 1
         pace, self._pace[0] = self._pace[0], 1
         while not is_over:
@@ -169,13 +173,16 @@ class BatchSource:
                 yield [column[: whole * size] for column in columns], whole
                 pieces = [[column[whole * size :] for column in columns]] if rest else []
                 rows, given = rest, given + whole
+                # While this stack was ready, the one before it was used.
                 took_s = time.monotonic() - since
                 used_s += took_s
-                most = min(ahead, _STACK_BYTES // max(1, _row_bytes(columns) * size))
+                is_replay = stream is not None and stream.is_replay
+                most = min(replayed if is_replay else ahead, _STACK_BYTES // max(1, _row_bytes(columns) * size))
                 if given >= _ONE_BY_ONE:
-                    batches = _in_time(min(2 * batches, most), took_s / whole, stream)
-                elif stream is not None and stream.is_replay:
+                    batches = _in_time(min(2 * batches, most), took_s / before, stream)
+                elif is_replay:
                     batches = min(pace, most)
+                before = whole
         if given:
             self._pace[0] = _in_time(most, used_s / given, stream)
         if rows and not self.drop_remainder:

@@ -82,17 +82,18 @@ class EqualSteps:
         """
         iteration = self._inbox.begin_iteration()
         request = _Request(batch_size=batch_size, allow_empty=allow_empty, iteration=iteration)
-        most = 1
+        most = before = 1
         while True:
             with self._stepping:
                 step = self._step(request, most)
             if not isinstance(step, Mark):
                 since = time.monotonic()
                 yield step
-                used = int(_AHEAD_S * step[1] / max(time.monotonic() - since, 1e-6))
+                # While these batches were ready, those before them were used.
+                used = int(_AHEAD_S * before / max(time.monotonic() - since, 1e-6))
                 # A program that fills a buffer of its own seems to be faster than it is.
                 self._ahead = max(2, min(used, 2 * self._ahead))
-                most = min(2 * most, ahead)
+                most, before = min(2 * most, ahead), step[1]
             elif step is not Mark.EPOCH or not all_epochs:
                 return
 

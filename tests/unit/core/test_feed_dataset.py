@@ -188,17 +188,17 @@ def test_stacks_lie_where_tensorflow_takes_them_without_a_copy(hub: FeedHub, mon
 def test_a_replayed_epoch_goes_on_as_the_one_before_ended(hub: FeedHub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feed_dataset.time, "monotonic", lambda: 0.0)
     hub.cache.begin(0, NodeCache())
-    put(hub, [1.0] * 80, stream=Stream(seq=0, partition=0, attempt=0, infer=False, keeps=True, on_drained=lambda _: None))
+    put(hub, [1.0] * 96, stream=Stream(seq=0, partition=0, attempt=0, infer=False, keeps=True, on_drained=lambda _: None))
     end(hub, 0)
     batches = source(hub, 4)
-    assert [stack.shape[0] for stack in batches.stacks()] == [1] * 16 + [2, 2]
+    assert [stack.shape[0] for stack in batches.stacks()] == [1] * 20 + [2, 2]
     for seq in (1, 2):
         hub.on_message({"op": "feed.replay", "seq": seq, "kept": 0, "epoch": seq, "shuffle": None, "again": True})
         end(hub, seq, final=seq == 2)
-    assert [stack.shape[0] for stack in batches.stacks()] == [1, 19]
+    assert [stack.shape[0] for stack in batches.stacks()] == [1, 16, 7]
     abandoned = batches.stacks()
     assert next(abandoned).shape[0] == 1
-    assert [stack.shape[0] for stack in batches.stacks()] == [1] * 16 + [2, 1], "who breaks off gets few at once again"
+    assert [stack.shape[0] for stack in batches.stacks()] == [1] * 20 + [2, 1], "who breaks off gets few at once again"
 
 
 def test_a_stack_is_bounded_by_its_bytes(hub: FeedHub, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,9 +210,24 @@ def test_a_stack_is_bounded_by_its_bytes(hub: FeedHub, monkeypatch: pytest.Monke
 
 
 def test_the_first_batches_come_one_by_one(hub: FeedHub) -> None:
-    put(hub, [1.0] * 80)
+    put(hub, [1.0] * 96)
     end(hub, 0, final=True)
-    assert [stack.shape[0] for stack in source(hub, 4).stacks()] == [1] * 16 + [2, 2]
+    assert [stack.shape[0] for stack in source(hub, 4).stacks()] == [1] * 20 + [2, 2]
+
+
+@needs_tensorflow
+def test_no_more_batches_are_taken_in_advance_than_were_used(hub: FeedHub, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is in advance is lost to an iteration that is abandoned."""
+    monkeypatch.setattr(feed_dataset, "_in_time", lambda batches, used_s, stream: batches)
+    put(hub, [1.0] * 4 * 400)
+    end(hub, 0, final=True)
+    given = [0]
+    monkeypatch.setattr(hub, "count_step", lambda batches=1: given.append(given[-1] + batches))
+    ahead = [given[-1] - used for used, _ in enumerate(DataFeed(hub).as_dataset(4), start=1)]
+    assert given[-1] == len(ahead) == 400
+    # One is made beside the first step; of the largest stacks one is in use, and one ready.
+    assert all(most <= min(max(used, 1), 32) for used, most in enumerate(ahead, start=1))
+    assert max(ahead) > 16, "large stacks are used at all"
 
 
 def test_a_slow_consumer_gets_batches_one_by_one(hub: FeedHub, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,6 +24,7 @@ __all__ = ("Form", "NumbersBlock", "compact", "to_numbers")
 Array = np.ndarray[Any, Any]
 _Kind = Literal["numbers", "tuples", "texts"]
 
+_TENSOR_TYPES: dict[str, Any] = {"f": np.float32, "i": np.int64, "u": np.int64}
 _INTEGERS = (np.uint8, np.int8, np.int16, np.int32)
 #: From this share of whole numbers on, looking at every type is quicker than looking at those of whole numbers.
 _MANY_WHOLE = 0.25
@@ -63,10 +64,12 @@ class NumbersBlock:
 
     def tensors(self, start: int, stop: int) -> list[Any]:
         """The columns of some rows as arrays (mostly views, not to be changed) of the types of tensors, or as lists of texts."""
-        return [
-            self._values(place, start, stop) if kind == "texts" else _as_tensor(array[start:stop])
-            for place, (kind, array) in enumerate(zip(self.form.kinds, self.arrays, strict=True))
-        ]
+        # Once for all columns, of which there may be many: it takes longer than converting some hundred numbers.
+        with np.errstate(over="ignore"):
+            return [
+                self._values(place, start, stop) if kind == "texts" else _as_tensor(array[start:stop])
+                for place, (kind, array) in enumerate(zip(self.form.kinds, self.arrays, strict=True))
+            ]
 
     def _values(self, place: int, start: int, stop: int) -> list[Any]:
         kind, array = self.form.kinds[place], self.arrays[place]
@@ -113,9 +116,7 @@ def compact(block: NumbersBlock) -> NumbersBlock:
 
 def _as_tensor(array: Array) -> Array:
     """Python floats are float32 in tensors, and integers int64."""
-    wanted = {"f": np.float32, "i": np.int64, "u": np.int64}.get(array.dtype.kind, array.dtype)
-    with np.errstate(over="ignore"):
-        return array.astype(wanted, copy=False)
+    return array.astype(_TENSOR_TYPES.get(array.dtype.kind, array.dtype), copy=False)
 
 
 def _column(column: Sequence[Any]) -> tuple[_Kind, Array] | None:

@@ -50,16 +50,28 @@ class _Field:
 
 @dataclass(frozen=True, slots=True)
 class _Template:
-    """The first row: its bytes, and where numbers are."""
+    """The first row: where numbers are, and which bytes are at all other places. Rows of later batches mostly are like it, too."""
 
     size: int
     fields: tuple[_Field, ...]
-    is_tuple: bool
+    form: Form
+    places: Array
+    expected: Array
 
-    @property
-    def width(self) -> int:
-        """How many columns there are."""
-        return sum(1 if field.is_list or not field.runs else field.runs[0][1] for field in self.fields)
+    @classmethod
+    def of(cls, row: Array, fields: Sequence[_Field], *, is_tuple: bool) -> _Template:
+        """The template that the bytes of this row are."""
+        fixed = np.ones(len(row), np.bool_)
+        for field in fields:
+            if field.kind == np.bool_:
+                fixed[field.offset] = False
+            elif field.kind is not None:
+                fixed[field.offset + 1 : field.offset + 1 + field.kind.itemsize] = False
+            for offset, count in field.runs:
+                fixed[offset : offset + count * _FLOAT_BYTES] = False
+        width = sum(1 if field.is_list or not field.runs else field.runs[0][1] for field in fields)
+        places = np.flatnonzero(fixed)
+        return cls(len(row), tuple(fields), Form(is_tuple, tuple("numbers" for _ in range(width))), places, row[places])
 
 
 def pickled_numbers(payload: Any, *, least_bytes: int = _LEAST_BYTES) -> NumbersBlock | None:
@@ -72,21 +84,21 @@ def pickled_numbers(payload: Any, *, least_bytes: int = _LEAST_BYTES) -> Numbers
     if not batches or len(memoryview(payload)) < least_bytes * len(batches):
         return None
     found: list[list[Array]] = []
-    form: Form | None = None
+    row: _Template | None = None
     for batch in batches:
-        read = _batch(batch)
-        if read is None or form not in (None, read[0]):
+        read = _batch(batch, row)
+        if read is None or (row is not None and row.form != read[0].form):
             return None
-        form = read[0]
-        found += read[1]
-    if form is None:
+        row = read[0]
+        found.append(read[1])
+    if row is None:
         return None
     try:
         columns = found[0] if len(found) == 1 else [np.concatenate(parts) for parts in zip(*found, strict=True)]
     except ValueError:
         # Lists of another length in another batch.
         return None
-    return NumbersBlock(form, tuple(columns), len(columns[0]))
+    return NumbersBlock(row.form, tuple(columns), len(columns[0]))
 
 
 def batches_of(payload: Any) -> list[Array]:
@@ -101,33 +113,32 @@ def batches_of(payload: Any) -> list[Array]:
     return batches
 
 
-def _batch(data: Array) -> tuple[Form, list[list[Array]]] | None:
-    """The form of a batch's rows, and the columns of each of its pieces."""
+def _batch(data: Array, like: _Template | None) -> tuple[_Template, list[Array]] | None:
+    """The first row of a batch, and its columns; rows are looked at anew where they are not `like` those before."""
     frames = _frames(data)
     if not frames:
         return None
     first = frames[0]
     if bytes(first[:2]) != _HEAD or len(first) < 4:
         return None
+    stream = first if len(frames) == 1 else np.concatenate(frames)
+    if like is not None and (columns := _read(stream, like)) is not None:
+        return like, columns
     # Several rows stand behind a mark of their list; a single one has none, but it may begin with one of its own.
     for start in (3, 2) if first[2] == _MARK else (2,):
         row = _first_row(first, start)
-        if row is None:
-            continue
-        pieces = _pieces(first if len(frames) == 1 else np.concatenate(frames), row.size)
-        if pieces is not None:
-            return _read(pieces, row)
+        if row is not None and (columns := _read(stream, row)) is not None:
+            return row, columns
     return None
 
 
-def _read(pieces: Sequence[Array], row: _Template) -> tuple[Form, list[list[Array]]] | None:
-    columns: list[list[Array]] = []
-    for piece in pieces:
-        found = _columns(piece, row, pieces[0][0])
-        if found is None:
-            return None
-        columns.append(found)
-    return Form(row.is_tuple, tuple("numbers" for _ in range(row.width))), columns
+def _read(stream: Array, row: _Template) -> list[Array] | None:
+    """The columns of a list of rows, all of which have to be like this one."""
+    pieces = _pieces(stream, row.size)
+    if pieces is None:
+        return None
+    # A copy of the bytes takes less than a second look at every column.
+    return _columns(pieces[0] if len(pieces) == 1 else np.concatenate(pieces), row)
 
 
 def _frames(data: Array) -> list[Array] | None:
@@ -168,13 +179,13 @@ def _first_row(data: Array, start: int) -> _Template | None:
     if many or not fields:
         return None
     # No tuple: every value is a row.
-    return _Template(ends[0] - start, (fields[0],), False)
+    return _Template.of(data[start : ends[0]], fields[:1], is_tuple=False)
 
 
 def _template(fields: Sequence[_Field], start: int, end: int, view: memoryview) -> _Template | None:
     if not fields or end >= len(view) or view[end] != _MEMOIZE:
         return None
-    return _Template(end + 1 - start, tuple(_neighbours(fields)), True)
+    return _Template.of(np.frombuffer(view[start : end + 1], np.uint8), tuple(_neighbours(fields)), is_tuple=True)
 
 
 def _neighbours(fields: Sequence[_Field]) -> Iterator[_Field]:
@@ -237,9 +248,8 @@ def _pieces(stream: Array, size: int) -> list[Array] | None:
     return pieces or None
 
 
-def _columns(rows: Array, row: _Template, first: Array) -> list[Array] | None:
-    """The numbers of some rows; None when a row differs from the first one in anything else."""
-    fixed = np.ones(row.size, np.bool_)
+def _columns(rows: Array, row: _Template) -> list[Array] | None:
+    """The numbers of some rows; None when one differs from the template in anything else."""
     columns: list[Array] = []
     for field in row.fields:
         if field.kind == np.bool_:
@@ -247,25 +257,20 @@ def _columns(rows: Array, row: _Template, first: Array) -> list[Array] | None:
             if not ((codes == _TRUE) | (codes == _FALSE)).all():
                 return None
             columns.append(codes == _TRUE)
-            fixed[field.offset] = False
         elif field.kind is not None:
-            begin = field.offset + 1
-            fixed[begin : begin + field.kind.itemsize] = False
-            columns.append(_strided(rows, begin, 1, field.kind).reshape(-1))
+            columns.append(_strided(rows, field.offset + 1, 1, field.kind).reshape(-1))
         else:
             parts = []
             for offset, count in field.runs:
                 if not (_strided(rows, offset, count, np.dtype("u1")) == _FLOAT).all():
                     return None
-                values = _strided(rows, offset + 1, count, np.dtype("V8")).view(">f8")
+                values: Array = np.ndarray((len(rows), count), ">f8", rows, offset + 1, (row.size, _FLOAT_BYTES))
                 parts += [values.astype(np.float64)] if field.is_list else list(values.T.astype(np.float64, order="C"))
-                fixed[offset : offset + count * _FLOAT_BYTES] = False
             if field.is_list:
                 columns.append(parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1))
             else:
                 columns += parts
-    places = np.flatnonzero(fixed)
-    return columns if (rows[:, places] == first[places]).all() else None
+    return columns if (rows[:, row.places] == row.expected).all() else None
 
 
 def _strided(rows: Array, offset: int, count: int, kind: np.dtype[Any]) -> Array:

@@ -103,6 +103,7 @@ class ArrowBlock:
 
     batch: Any
     _columns: dict[int, Any] = field(default_factory=dict, init=False)
+    _numbers: list[Any] | None = field(default=None, init=False)
     _rows: list[Any] = field(default_factory=list, init=False)
     _first: int = field(default=0, init=False)
 
@@ -135,9 +136,16 @@ class ArrowBlock:
     def _make_rows(self, start: int, least: int) -> None:
         """Rows from `start` on: few enough that the caches of a core hold what they are made of, and as many as are asked for."""
         count = max(least, _CHUNK_VALUES // max(1, self.batch.num_columns))
-        piece = self.batch.slice(start, count)
+        if self._numbers is None:
+            # Views of the whole block: making one takes longer than the values of some hundred rows.
+            self._numbers = [_plain_numbers(column) for column in self.batch.columns]
+        stop = start + count
+        columns = [
+            arrow_column(self.batch.column(index).slice(start, count)) if numbers is None else numbers[start:stop].tolist()
+            for index, numbers in enumerate(self._numbers)
+        ]
         self._first = start
-        self._rows = list(zip(*map(arrow_column, piece.columns), strict=True))
+        self._rows = list(zip(*columns, strict=True))
 
 
 Block = RowsBlock | ColumnsBlock | ArrowBlock | NumbersBlock
@@ -252,16 +260,20 @@ def take_columns(block: Block, start: int, stop: int, wanted: tuple[str, ...]) -
 
 def arrow_column(column: Any) -> Any:
     """Row values of an Arrow array: see the module's docstring for the forms."""
+
+    numbers = _plain_numbers(column)
+    if numbers is not None:
+        return numbers.tolist()
+    nested = _nested_numbers(column) if column.null_count == 0 else None
+    return column.to_pylist() if nested is None else nested
+
+
+def _plain_numbers(column: Any) -> Any:
+    """An array of a column of numbers without nulls; else None."""
     import pyarrow as pa
 
-    kind = column.type
-    if column.null_count == 0:
-        if pa.types.is_floating(kind) or pa.types.is_integer(kind):
-            return column.to_numpy(zero_copy_only=False).tolist()
-        nested = _nested_numbers(column)
-        if nested is not None:
-            return nested
-    return column.to_pylist()
+    is_number = pa.types.is_floating(column.type) or pa.types.is_integer(column.type)
+    return column.to_numpy(zero_copy_only=False) if is_number and column.null_count == 0 else None
 
 
 def _nested_numbers(column: Any) -> Any:

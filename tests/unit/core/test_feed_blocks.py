@@ -134,9 +134,11 @@ def test_values_of_record_batches_are_not_copied_into_messages() -> None:
 
 
 def test_rows_of_record_batches_are_made_some_at_a_time_in_any_order() -> None:
-    (block,) = arrow_block(pa.table({"a": range(30_000), "s": [f"{i}" for i in range(30_000)]}), 1 << 30)
-    for start, stop in [(0, 10), (10, 4090), (4090, 4110), (29_000, 40_000), (5, 20_000), (7, 7), (30_000, 30_001)]:
-        assert block.rows(start, stop) == [(i, f"{i}") for i in range(start, min(stop, 30_000))]
+    expected = [(i, f"{i}", None if i == 20_000 else i / 2) for i in range(30_000)]
+    (block,) = arrow_block(pa.table(dict(zip("asn", map(list, zip(*expected, strict=True)), strict=True))), 1 << 30)
+    places = [(0, 10), (10, 4090), (4090, 4110), (29_000, 40_000), (5, 20_000), (7, 7), (19_990, 20_010), (30_000, 30_001)]
+    for start, stop in places:
+        assert block.rows(start, stop) == expected[start:stop]
 
 
 @pytest.mark.parametrize("taken", [2, 3, 100])

@@ -34,8 +34,10 @@ _CHUNK = 1000
 _HEAD = bytes((_EMPTY_LIST, _MEMOIZE))
 #: What a frame of pickle has at least; the first row has to be in the first one.
 _FRAME_BYTES = 64 << 10
-#: Of a pickled batch: reading one takes some 80 us beside what its numbers take, and `pickle` is done with a small one by then.
-_LEAST_BYTES = 32 << 10
+#: Of a pickled batch: reading one takes some 10 us beside what its numbers take, and `pickle` is done with a small one by then.
+_LEAST_BYTES = 4 << 10
+#: A copy of so many bytes takes less than looking at every column of a thousand rows once more.
+_JOINED_BYTES = 256 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,8 @@ class _Template:
     size: int
     fields: tuple[_Field, ...]
     form: Form
+    #: Of the columns' values: NumPy would make floats of the integers in a column where another batch has floats.
+    types: tuple[type, ...]
     places: Array
     expected: Array
 
@@ -69,9 +73,19 @@ class _Template:
                 fixed[field.offset + 1 : field.offset + 1 + field.kind.itemsize] = False
             for offset, count in field.runs:
                 fixed[offset : offset + count * _FLOAT_BYTES] = False
-        width = sum(1 if field.is_list or not field.runs else field.runs[0][1] for field in fields)
+        types: list[type] = []
+        for field in fields:
+            of_one = float if field.kind is None else bool if field.kind == np.bool_ else int
+            types += [of_one] * (1 if field.is_list or not field.runs else field.runs[0][1])
         places = np.flatnonzero(fixed)
-        return cls(len(row), tuple(fields), Form(is_tuple, tuple("numbers" for _ in range(width))), places, row[places])
+        return cls(
+            size=len(row),
+            fields=tuple(fields),
+            form=Form(is_tuple, tuple("numbers" for _ in types)),
+            types=tuple(types),
+            places=places,
+            expected=row[places],
+        )
 
 
 def pickled_numbers(payload: Any, *, least_bytes: int = _LEAST_BYTES) -> NumbersBlock | None:
@@ -84,21 +98,21 @@ def pickled_numbers(payload: Any, *, least_bytes: int = _LEAST_BYTES) -> Numbers
     if not batches or len(memoryview(payload)) < least_bytes * len(batches):
         return None
     found: list[list[Array]] = []
-    row: _Template | None = None
+    template: _Template | None = None
     for batch in batches:
-        read = _batch(batch, row)
-        if read is None or (row is not None and row.form != read[0].form):
+        read = _batch(batch, template)
+        if read is None or (template is not None and (template.form, template.types) != (read[0].form, read[0].types)):
             return None
-        row = read[0]
+        template = read[0]
         found.append(read[1])
-    if row is None:
+    if template is None:
         return None
     try:
-        columns = found[0] if len(found) == 1 else [np.concatenate(parts) for parts in zip(*found, strict=True)]
+        columns = _joined(found)
     except ValueError:
         # Lists of another length in another batch.
         return None
-    return NumbersBlock(row.form, tuple(columns), len(columns[0]))
+    return NumbersBlock(template.form, tuple(columns), len(columns[0]))
 
 
 def batches_of(payload: Any) -> list[Array]:
@@ -113,8 +127,8 @@ def batches_of(payload: Any) -> list[Array]:
     return batches
 
 
-def _batch(data: Array, like: _Template | None) -> tuple[_Template, list[Array]] | None:
-    """The first row of a batch, and its columns; rows are looked at anew where they are not `like` those before."""
+def _batch(data: Array, known: _Template | None) -> tuple[_Template, list[Array]] | None:
+    """What the rows of a batch are like, and its columns; the first row is looked at where they are not as `known` already."""
     frames = _frames(data)
     if not frames:
         return None
@@ -122,23 +136,35 @@ def _batch(data: Array, like: _Template | None) -> tuple[_Template, list[Array]]
     if bytes(first[:2]) != _HEAD or len(first) < 4:
         return None
     stream = first if len(frames) == 1 else np.concatenate(frames)
-    if like is not None and (columns := _read(stream, like)) is not None:
-        return like, columns
+    if known is not None and (columns := _read(stream, known)) is not None:
+        return known, columns
     # Several rows stand behind a mark of their list; a single one has none, but it may begin with one of its own.
     for start in (3, 2) if first[2] == _MARK else (2,):
-        row = _first_row(first, start)
-        if row is not None and (columns := _read(stream, row)) is not None:
-            return row, columns
+        template = _first_row(first, start)
+        if template is not None and (columns := _read(stream, template)) is not None:
+            return template, columns
     return None
 
 
-def _read(stream: Array, row: _Template) -> list[Array] | None:
-    """The columns of a list of rows, all of which have to be like this one."""
-    pieces = _pieces(stream, row.size)
+def _read(stream: Array, template: _Template) -> list[Array] | None:
+    """The columns of a list of rows, all of which have to be like the template."""
+    pieces = _pieces(stream, template.size)
     if pieces is None:
         return None
-    # A copy of the bytes takes less than a second look at every column.
-    return _columns(pieces[0] if len(pieces) == 1 else np.concatenate(pieces), row)
+    if len(pieces) > 1 and len(stream) <= _JOINED_BYTES:
+        pieces = [np.concatenate(pieces)]
+    found = []
+    for piece in pieces:
+        columns = _columns(piece, template)
+        if columns is None:
+            return None
+        found.append(columns)
+    return _joined(found)
+
+
+def _joined(parts: Sequence[list[Array]]) -> list[Array]:
+    """The columns of all parts."""
+    return parts[0] if len(parts) == 1 else [np.concatenate(column) for column in zip(*parts, strict=True)]
 
 
 def _frames(data: Array) -> list[Array] | None:
@@ -248,10 +274,10 @@ def _pieces(stream: Array, size: int) -> list[Array] | None:
     return pieces or None
 
 
-def _columns(rows: Array, row: _Template) -> list[Array] | None:
+def _columns(rows: Array, template: _Template) -> list[Array] | None:
     """The numbers of some rows; None when one differs from the template in anything else."""
     columns: list[Array] = []
-    for field in row.fields:
+    for field in template.fields:
         if field.kind == np.bool_:
             codes = rows[:, field.offset]
             if not ((codes == _TRUE) | (codes == _FALSE)).all():
@@ -264,13 +290,13 @@ def _columns(rows: Array, row: _Template) -> list[Array] | None:
             for offset, count in field.runs:
                 if not (_strided(rows, offset, count, np.dtype("u1")) == _FLOAT).all():
                     return None
-                values: Array = np.ndarray((len(rows), count), ">f8", rows, offset + 1, (row.size, _FLOAT_BYTES))
+                values: Array = np.ndarray((len(rows), count), ">f8", rows, offset + 1, (template.size, _FLOAT_BYTES))
                 parts += [values.astype(np.float64)] if field.is_list else list(values.T.astype(np.float64, order="C"))
             if field.is_list:
                 columns.append(parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1))
             else:
                 columns += parts
-    return columns if (rows[:, row.places] == row.expected).all() else None
+    return columns if (rows[:, template.places] == template.expected).all() else None
 
 
 def _strided(rows: Array, offset: int, count: int, kind: np.dtype[Any]) -> Array:

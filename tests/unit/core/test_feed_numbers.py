@@ -105,7 +105,7 @@ def read(payload: Any) -> NumbersBlock | None:
 
 
 def test_small_batches_are_not_worth_it() -> None:
-    small, large = ([(floats(10), 1) for _ in range(size)] for size in (300, 400))
+    small, large = ([(floats(10), 1) for _ in range(size)] for size in (30, 60))
     assert pickled_numbers(frame(small)) is None
     assert pickled_numbers(frame(large)) is not None
     assert pickled_numbers(np.concatenate([frame(large), frame(large[:10])])) is None
@@ -197,6 +197,50 @@ def test_whatever_looks_different_is_left_to_pickle(rows: list[Any]) -> None:
 def test_batches_of_different_forms_are_left_to_pickle() -> None:
     for other in ([(1.0, 2)], [([1.0, 2.0, 3.0], 1)], [1.0]):
         assert read(np.concatenate([frame([([1.0, 2.0], 1)]), frame(other)])) is None
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ([(1.5, 2), (2.5, 3)], [(3, 4.5), (5, 6.5)]),
+        ([(1.0, True), (2.0, True)], [(1.0, 7), (2.0, 8)]),
+        ([1.0, 2.0], [3, 4]),
+        ([True, False], [3, 4]),
+        ([([1.0, 2.0], True)], [([1.0, 2.0], 5)]),
+    ],
+)
+def test_columns_of_two_types_are_left_to_pickle(first: list[Any], second: list[Any]) -> None:
+    """NumPy would make one type of them: 3 would come back as 3.0, and True as 1."""
+    assert read(frame(first)) is not None
+    assert read(frame(second)) is not None
+    assert read(np.concatenate([frame(first), frame(second)])) is None
+
+
+def test_integers_of_other_sizes_in_the_next_batch_are_read() -> None:
+    batches = [[(0.5, 1), (1.5, 2)], [(0.25, 70_000), (0.5, 70_001)], [(1.5, 300)], [(1.5, 301), (2.5, 302)]]
+    block = read(np.concatenate([frame(rows) for rows in batches]))
+    assert block is not None
+    assert exact(block.rows(0, len(block))) == exact([row for rows in batches for row in rows])
+
+
+def test_every_row_of_a_second_batch_is_looked_at() -> None:
+    rows = [(floats(20), i) for i in range(30)]
+    good = frame(rows)
+    for place in (*range(4, 60), *range(60, len(good), 37), *range(len(good) - 20, len(good))):
+        damaged = good.copy()
+        damaged[place] ^= 0x15
+        block = read(np.concatenate([good, damaged]))
+        if block is not None:
+            found = exact(block.rows(30, len(block)))
+            assert found == exact(pickle.loads(damaged[4:].tobytes())), "what is read is what pickle reads"
+
+
+def test_batches_of_more_than_a_thousand_rows_are_read_whatever_their_size() -> None:
+    for width in (1, 40):
+        rows = [(*floats(width), i % 100) for i in range(2300)]
+        block = read(np.concatenate([frame(rows), frame(rows[:1001])]))
+        assert block is not None
+        assert exact(block.rows(0, len(block))) == exact(rows + rows[:1001])
 
 
 def test_damaged_and_other_pickles_are_left_to_pickle() -> None:

@@ -260,7 +260,6 @@ def take_columns(block: Block, start: int, stop: int, wanted: tuple[str, ...]) -
 
 def arrow_column(column: Any) -> Any:
     """Row values of an Arrow array: see the module's docstring for the forms."""
-
     numbers = _plain_numbers(column)
     if numbers is not None:
         return numbers.tolist()

@@ -132,7 +132,7 @@ def _as_array(column: Sequence[Any] | Scattered, name: str) -> np.ndarray[Any, A
     if isinstance(column, Scattered):
         return column
     if isinstance(column, np.ndarray) and column.dtype != object:
-        return column if column.dtype.kind != "U" else np.char.encode(column, "utf-8").astype(object)
+        return column if column.dtype.kind != "U" else _strings(column.astype(object).ravel(), name).reshape(column.shape)
     first = column[0] if len(column) else 0.0
     if (packed := _packed_floats(column, first)) is not None:
         return packed

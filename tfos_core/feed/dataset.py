@@ -6,8 +6,8 @@ With `equal_steps` all nodes get the same number of whole batches instead (`tfos
 Auto-sharding and autotuning are off, see `node_options`.
 
 An iteration that is abandoned (`break`, `take(n)`) leaves the rest of its epoch to the next one; rows that it had taken count as
-consumed: those of a batch that is made in advance, or of up to as many batches again as were used (32 at most, and 64 of an epoch
-from the cache). Starting an iteration ends an earlier one that still waits.
+consumed: those of a batch that is made in advance, or of up to as many batches again as were used, 32 at most. Of an epoch from the
+cache there may be 64 from the start. Starting an iteration ends an earlier one that still waits.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ from tfos_core.dataset_options import node_options
 from tfos_core.errors import ConfigError, FeedError
 from tfos_core.feed.elements import arrays, describe_mapped, mapped_arrays
 from tfos_core.feed.hub import FeedHub
-from tfos_core.feed.inbox import Mark, Piece, Stream
+from tfos_core.feed.inbox import Mark, Piece
 from tfos_core.feed.legacy_keras import count_every_epoch
+from tfos_core.feed.pace import MOST_FED, MOST_REPLAYED, Pace
 from tfos_core.feed.scattered import Scattered, byte_rows
 
 __all__ = ("BatchSource", "make_dataset")
@@ -34,17 +35,8 @@ Array = np.ndarray[Any, Any]
 
 #: Stacks of batches that are ready while another one is used.
 _PREFETCHED = 1
-#: Batches, and bytes, that one call into Python gives to tf.data at most.
-_MOST_AHEAD = 16
-_MOST_REPLAYED = 32
+#: Bytes that one call into Python gives to tf.data at most.
 _STACK_BYTES = 8 << 20
-#: Rows in a stack count as consumed, and a feed task ends with its last row: a node that takes far more than it uses gets
-#: partitions which others wait for. So the first batches of an iteration come one by one, as many as it takes that the stack in use
-#: and the one that is ready never are more than was used before them, and a stack lasts for so many seconds.
-_ONE_BY_ONE = 20
-_STACK_S = 0.05
-#: Of an epoch from the cache, of which nobody waits for anything.
-_REPLAYED_STACK_S = 0.5
 #: Bytes. TensorFlow takes arrays that lie so as they are, and copies others.
 _ALIGNMENT = 64
 
@@ -92,7 +84,7 @@ def make_dataset(
         drop_remainder=drop_remainder,
         allow_empty=allow_empty,
     )
-    # What tf.data asks of Python costs about a millisecond each time, whatever its size; cutting a stack costs microseconds.
+    # Cutting a stack costs microseconds.
     stacks = tf.data.Dataset.from_generator(source.stacks, output_signature=_structured(spec, signature))
     # Made beside the steps of whoever iterates, and cut by its own thread: handing batch after batch from thread to thread would
     # cost more than cutting them.
@@ -112,46 +104,44 @@ class BatchSource:
     all_epochs: bool
     drop_remainder: bool
     allow_empty: bool = False
-    #: How many batches the last iteration took at once at its end, when it came there.
-    _pace: list[int] = field(default_factory=lambda: [1])
+    #: How many batches at once were right at the end of the last iteration, when it came there.
+    _suggested: list[int] = field(default_factory=lambda: [1])
 
     def __call__(self) -> Iterator[Any]:
         """One iteration: the batches, one by one."""
-        for columns, _ in self._columns(ahead=1):
+        for columns, _ in self._columns(fed=1, replayed=1):
             self.hub.count_step()
             yield _structured(self.spec, columns)
 
     def stacks(self) -> Iterator[Any]:
         """One iteration: stacks of batches, with one more axis in front; only what has arrived is stacked."""
-        for columns, batches in self._columns(ahead=_MOST_AHEAD, replayed=_MOST_REPLAYED):
+        for columns, batches in self._columns(fed=MOST_FED, replayed=MOST_REPLAYED):
             self.hub.count_step(batches)
             yield _structured(self.spec, [column.reshape(batches, -1, *column.shape[1:]) for column in columns])
 
-    def _columns(self, *, ahead: int, replayed: int = 1) -> Iterator[tuple[list[Array], int]]:
+    def _columns(self, *, fed: int, replayed: int) -> Iterator[tuple[list[Array], int]]:
         """Columns of some whole batches, or of one short one at the end, and how many batches they are."""
         equal = self.hub.equal_steps
         if equal is None:
-            yield from self._own(ahead, replayed)
+            yield from self._own(fed, replayed)
             return
-        parts = equal.batches(self.batch_size, all_epochs=self.all_epochs, allow_empty=self.allow_empty, ahead=ahead)
+        parts = equal.batches(self.batch_size, all_epochs=self.all_epochs, allow_empty=self.allow_empty, ahead=fed)
         for pieces, batches in parts:
             yield self._joined([self._arrays(piece) for piece in pieces]), batches
 
-    def _own(self, ahead: int, replayed: int) -> Iterator[tuple[list[Array], int]]:
-        """The batches of this node's own rows: one at first, then ever more at once, so that few are lost to `take(1)`.
+    def _own(self, fed: int, replayed: int) -> Iterator[tuple[list[Array], int]]:
+        """The batches of this node's own rows, up to `fed` at once, or up to `replayed` of an epoch from the cache.
 
         Nothing is waited for when a whole batch is there, and no other partition is begun: it may be what another node waits for.
-        Of an epoch from the cache, of which nobody waits for anything, the second stack is as large as the epoch before suggests.
         """
         iteration = self.hub.inbox.begin_iteration()
         pieces: list[list[Array | Scattered]] = []
-        size, rows, batches, given, before = self.batch_size, 0, 1, 0, 1
-        is_over, stream, used_s, most = False, None, 0.0, 1
-        pace, self._pace[0] = self._pace[0], 1
+        size, rows, is_over, stream = self.batch_size, 0, False, None
+        pace, self._suggested[0] = Pace(self._suggested[0]), 1
         while not is_over:
             is_enough = rows >= size
             taken = self.hub.inbox.take(
-                size * batches - rows,
+                size * pace.batches - rows,
                 iteration=iteration,
                 unless=_at_once if is_enough else None,
                 stream=stream if is_enough else None,
@@ -160,7 +150,7 @@ class BatchSource:
                 stream = taken.stream
                 pieces.append(self._arrays(taken))
                 rows += taken.stop - taken.start
-                if rows < size * batches:
+                if rows < size * pace.batches:
                     continue
             elif taken is Mark.SUPERSEDED:
                 return
@@ -171,20 +161,13 @@ class BatchSource:
                 columns = self._joined(pieces)
                 since = time.monotonic()
                 yield [column[: whole * size] for column in columns], whole
-                pieces = [[column[whole * size :] for column in columns]] if rest else []
-                rows, given = rest, given + whole
-                # While this stack was ready, the one before it was used.
                 took_s = time.monotonic() - since
-                used_s += took_s
+                pieces = [[column[whole * size :] for column in columns]] if rest else []
+                rows = rest
                 is_replay = stream is not None and stream.is_replay
-                most = min(replayed if is_replay else ahead, _STACK_BYTES // max(1, _row_bytes(columns) * size))
-                if given >= _ONE_BY_ONE:
-                    batches = _in_time(min(2 * batches, most), took_s / before, stream)
-                elif is_replay:
-                    batches = min(pace, most)
-                before = whole
-        if given:
-            self._pace[0] = _in_time(most, used_s / given, stream)
+                most = max(1, min(replayed if is_replay else fed, _STACK_BYTES // max(1, _row_bytes(columns) * size)))
+                pace.handed_out(whole, took_s, most=most, is_replay=is_replay)
+        self._suggested[0] = pace.for_next_epoch()
         if rows and not self.drop_remainder:
             yield self._joined(pieces), 1
 
@@ -222,12 +205,6 @@ class BatchSource:
 def _row_bytes(columns: Sequence[Array]) -> int:
     """Bytes of a row, from the first one where values differ in length."""
     return sum(len(column[0]) if column.dtype == object else column.nbytes // len(column) for column in columns)
-
-
-def _in_time(batches: int, used_s: float, stream: Stream | None) -> int:
-    """As many batches, but not more than are used while a stack should last."""
-    lasts_s = _REPLAYED_STACK_S if stream is not None and stream.is_replay else _STACK_S
-    return max(1, min(batches, int(lasts_s / max(used_s, 1e-6))))
 
 
 def _concatenated(parts: Sequence[Array | Scattered]) -> Array:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tfos_core.feed.inbox import Inbox, Mark, Piece
+from tfos_core.feed.pace import in_advance
 
 __all__ = ("EqualSteps",)
 
@@ -82,7 +83,7 @@ class EqualSteps:
         """
         iteration = self._inbox.begin_iteration()
         request = _Request(batch_size=batch_size, allow_empty=allow_empty, iteration=iteration)
-        most = before = 1
+        most, given, last = 1, 0, 0
         while True:
             with self._stepping:
                 step = self._step(request, most)
@@ -90,10 +91,12 @@ class EqualSteps:
                 since = time.monotonic()
                 yield step
                 # While these batches were ready, those before them were used.
-                used = int(_AHEAD_S * before / max(time.monotonic() - since, 1e-6))
+                used = int(_AHEAD_S * max(1, last) / max(time.monotonic() - since, 1e-6))
                 # A program that fills a buffer of its own seems to be faster than it is.
                 self._ahead = max(2, min(used, 2 * self._ahead))
-                most, before = min(2 * most, ahead), step[1]
+                last = step[1]
+                given += last
+                most = min(2 * most, ahead, in_advance(given, last))
             elif step is not Mark.EPOCH or not all_epochs:
                 return
 

@@ -16,6 +16,7 @@ import pytest
 from testbed.waiting import poll_until
 
 from tfos_core.errors import FeedError
+from tfos_core.feed import equal_steps
 from tfos_core.feed.agreement import Agreements, GrantSteps
 from tfos_core.feed.blocks import decode
 from tfos_core.feed.datafeed import DataFeed
@@ -164,6 +165,30 @@ def test_rows_that_come_while_nodes_step_are_granted_ahead(make: Any) -> None:
     with ThreadPoolExecutor(2) as pool:
         rest = [pool.submit(list, batch) for batch in batches]
         assert [len(one.result(DEADLINE)) for one in rest] == [1, 1]
+
+
+def test_stacks_are_no_more_in_advance_than_was_used(make: Any) -> None:
+    driver = make(1)
+    driver.put(0, 1600)
+    driver.end(final=True)
+    sizes = [len(stack) for stack in driver.source(0, 4).stacks()]
+    assert (sum(sizes), max(sizes)) == (400, 16)
+    for number in range(2, len(sizes)):
+        assert sizes[number - 1] + sizes[number] <= max(sum(sizes[: number - 1]), 2)
+
+
+def test_stacks_of_a_slow_program_are_small_by_the_time_of_the_stack_before(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(equal_steps.time, "monotonic", lambda: clock[0])
+    driver = make(1)
+    driver.put(0, 400)
+    driver.end(final=True)
+    sizes = [0]
+    for stack in driver.source(0, 4).stacks():
+        # While one is ready, the one before it is used; twelve steps are ahead, of which half may be taken at once.
+        clock[0] += 0.004 * sizes[-1]
+        sizes.append(len(stack))
+    assert (sum(sizes), max(sizes)) == (100, 6)
 
 
 def test_messages_are_fewer_than_steps_when_steps_are_fast(make: Any) -> None:

@@ -84,7 +84,6 @@ def make_dataset(
         drop_remainder=drop_remainder,
         allow_empty=allow_empty,
     )
-    # Cutting a stack costs microseconds.
     stacks = tf.data.Dataset.from_generator(source.stacks, output_signature=_structured(spec, signature))
     # Made beside the steps of whoever iterates, and cut by its own thread: handing batch after batch from thread to thread would
     # cost more than cutting them.

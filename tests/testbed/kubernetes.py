@@ -129,10 +129,12 @@ class ApiServer:
                     return self._get(request)
 
     def watch(self, request: Request) -> Iterator[Json]:
-        """Events from now on, until the server is closed."""
+        """Events from this call on, whenever the first one is taken, until the server is closed."""
         with self._changed:
             self._requests.append(request)
-            seen = len(self._news)
+            return self._events(request, len(self._news))
+
+    def _events(self, request: Request, seen: int) -> Iterator[Json]:
         while True:
             with self._changed:
                 self._changed.wait_for(lambda start=seen: len(self._news) > start or self._is_closed)
@@ -286,12 +288,14 @@ def _handler_of(api: ApiServer) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(data)
 
         def send_events(self, request: Request) -> None:
+            # Whoever has read the head of the answer misses nothing from then on.
+            events = api.watch(request)
             self.send_response(200)
             self.send_header("Content-Type", "application/json")
             self.send_header("Transfer-Encoding", "chunked")
             self.end_headers()
             try:
-                for event in api.watch(request):
+                for event in events:
                     data = json.dumps(event).encode() + b"\n"
                     self.wfile.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
                     self.wfile.flush()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import pytest
 from testbed.kubernetes import ApiServer, properties_of
+from testbed.kubernetes import Request as ApiRequest
 
 PODS = "/api/v1/namespaces/n/pods"
 
@@ -71,6 +73,16 @@ def test_a_pod_that_is_deleted_takes_what_it_owns_along_and_watchers_see_it(api:
     ]  # fmt: skip
     with pytest.raises(HTTPError, match="404"):
         ask(api, f"{PODS}/executor")
+
+
+def test_a_watch_begins_when_it_is_asked_for_and_not_when_its_first_event_is_taken(api: ApiServer) -> None:
+    asked: dict[str, Any] = {"namespace": "n", "kind": "pods", "name": "", "query": {}, "agent": ""}
+    events = api.watch(ApiRequest(method="GET", body=None, **asked))
+    api.answer(ApiRequest(method="POST", body=pod("driver"), **asked))
+    # Its thread ends with the server.
+    taking = ThreadPoolExecutor(1)
+    assert taking.submit(next, events).result(10)["type"] == "ADDED"
+    taking.shutdown(wait=False)
 
 
 def test_properties_are_read_as_java_wrote_them() -> None:

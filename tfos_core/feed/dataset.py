@@ -166,7 +166,7 @@ class BatchSource:
                 is_replay = stream is not None and stream.is_replay
                 most = max(1, min(replayed if is_replay else fed, _STACK_BYTES // max(1, _row_bytes(columns) * size)))
                 pace.handed_out(whole, took_s, most=most, is_replay=is_replay)
-        self._suggested[0] = pace.for_next_epoch()
+        self._suggested[0] = pace.for_next_epoch
         if rows and not self.drop_remainder:
             yield self._joined(pieces), 1
 

@@ -7,7 +7,7 @@ takes far more than it uses gets partitions which others wait for. One stack is 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 __all__ = ("MOST_FED", "MOST_REPLAYED", "Pace", "in_advance")
 
@@ -39,12 +39,13 @@ class Pace:
 
     suggested: int = 1
     #: Of the next stack.
-    batches: int = 1
-    _given: int = 0
-    _last: int = 0
-    _stacks: int = 0
-    _used_s: float = 0.0
-    _next_epoch: int = 1
+    batches: int = field(default=1, init=False)
+    #: What to suggest to the next iteration when this one comes to its end.
+    for_next_epoch: int = field(default=1, init=False)
+    _given: int = field(default=0, init=False)
+    _last: int = field(default=0, init=False)
+    _stacks: int = field(default=0, init=False)
+    _used_s: float = field(default=0.0, init=False)
 
     def handed_out(self, batches: int, took_s: float, *, most: int, is_replay: bool) -> None:
         """A stack was handed out, and the next one is wanted `took_s` later: meanwhile, the one before it was used.
@@ -57,16 +58,12 @@ class Pace:
         self._stacks += 1
         self._used_s += took_s
         lasts_s = _REPLAYED_S if is_replay else _FED_S
-        self._next_epoch = _in_time(most, self._used_s / max(1, self._given - batches), lasts_s)
+        self.for_next_epoch = _in_time(most, self._used_s / max(1, self._given - batches), lasts_s)
         if is_replay and self._stacks <= _SUGGESTED_STACKS:
             self.batches = min(self.suggested, most)
         elif self._given >= _ONE_BY_ONE:
             most = most if is_replay else min(most, in_advance(self._given, batches))
             self.batches = _in_time(min(2 * self.batches, most), took_s / max(1, used), lasts_s)
-
-    def for_next_epoch(self) -> int:
-        """What to suggest to the next iteration when this one comes to its end."""
-        return self._next_epoch
 
 
 def _in_time(batches: int, step_s: float, lasts_s: float) -> int:

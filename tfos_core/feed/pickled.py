@@ -56,7 +56,7 @@ class _Template:
 
     size: int
     fields: tuple[_Field, ...]
-    form: Form
+    is_tuple: bool
     #: Of the columns' values: NumPy would make floats of the integers in a column where another batch has floats.
     types: tuple[type, ...]
     places: Array
@@ -81,7 +81,7 @@ class _Template:
         return cls(
             size=len(row),
             fields=tuple(fields),
-            form=Form(is_tuple, tuple("numbers" for _ in types)),
+            is_tuple=is_tuple,
             types=tuple(types),
             places=places,
             expected=row[places],
@@ -101,7 +101,7 @@ def pickled_numbers(payload: Any, *, least_bytes: int = _LEAST_BYTES) -> Numbers
     template: _Template | None = None
     for batch in batches:
         read = _batch(batch, template)
-        if read is None or (template is not None and (template.form, template.types) != (read[0].form, read[0].types)):
+        if read is None or (template is not None and (template.is_tuple, template.types) != (read[0].is_tuple, read[0].types)):
             return None
         template = read[0]
         found.append(read[1])
@@ -112,7 +112,7 @@ def pickled_numbers(payload: Any, *, least_bytes: int = _LEAST_BYTES) -> Numbers
     except ValueError:
         # Lists of another length in another batch.
         return None
-    return NumbersBlock(template.form, tuple(columns), len(columns[0]))
+    return NumbersBlock(Form(template.is_tuple, tuple("numbers" for _ in columns)), tuple(columns), len(columns[0]))
 
 
 def batches_of(payload: Any) -> list[Array]:
@@ -135,15 +135,25 @@ def _batch(data: Array, known: _Template | None) -> tuple[_Template, list[Array]
     first = frames[0]
     if bytes(first[:2]) != _HEAD or len(first) < 4:
         return None
-    stream = first if len(frames) == 1 else np.concatenate(frames)
-    if known is not None and (columns := _read(stream, known)) is not None:
-        return known, columns
+    stream: Array | None = None
+    for template in _templates(first, known):
+        if stream is None:
+            stream = first if len(frames) == 1 else np.concatenate(frames)
+        columns = _read(stream, template)
+        if columns is not None:
+            return template, columns
+    return None
+
+
+def _templates(first: Array, known: _Template | None) -> Iterator[_Template]:
+    """What rows may be like: as those before, or as the first one here."""
+    if known is not None:
+        yield known
     # Several rows stand behind a mark of their list; a single one has none, but it may begin with one of its own.
     for start in (3, 2) if first[2] == _MARK else (2,):
         template = _first_row(first, start)
-        if template is not None and (columns := _read(stream, template)) is not None:
-            return template, columns
-    return None
+        if template is not None:
+            yield template
 
 
 def _read(stream: Array, template: _Template) -> list[Array] | None:
